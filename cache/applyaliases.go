@@ -67,13 +67,10 @@ func serveAlias(t *Table, e *Entry, r *wire.Resource, now time.Time) {
 			disown(e.coll, e)
 		}
 		e.marks.Alias = true
-		if r.DoNotCache {
-			handOver(t, e, r, nil, now)
-		} else {
-			t.put(e, r, nil, now)
-		}
+		t.put(e, r, nil, now)
 	}
 	e.response = t.upstream.response
+	passOn(t, e)
 }
 
 // dropAliases removes the entries that a resource serves under its aliases, as the resource does

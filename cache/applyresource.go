@@ -34,8 +34,6 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 	solved := e.extra.err != nil && !u.failing[key] && e.Exists() && e.res != nil && u.same(e.res, r)
 	confirmSame(u, t, e, r)
 	switch {
-	case r.DoNotCache:
-		handOver(t, e, r, coll, u.received)
 	case e.res == nil || !u.same(e.res, r):
 		t.put(e, r, coll, u.received)
 	case isNew:
@@ -66,6 +64,7 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 	if coll != nil {
 		coll.quiet.confirm(e, isNew, u.received)
 	}
+	passOn(t, e)
 }
 
 // confirmSame is confirm if the server sends just what e holds.

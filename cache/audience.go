@@ -13,8 +13,6 @@ const (
 	NeedsStream  Needs = 1 << iota // it is a client's stream, and no reader of the relay's own
 	NeedsTTL                       // heartbeats: the client can do ttl
 	NeedsDigests                   // digests of what is there: the client is of the state of the world
-	NeedsLists                     // whole lists, of a full-state type (RES-2)
-	NeedsWhole                     // renewals with whole resources (TTL-1)
 	NeedsBreaks                    // word that an answer broke off: the client is a relay (RES-2)
 )
 
@@ -28,8 +26,6 @@ type Audience interface {
 	Changed()
 	// Removed tells that the name stands for nothing now.
 	Removed(r Removal)
-	// HandOver brings content that the store does not keep (TTL-5).
-	HandOver(h Handover)
 	// Confirmed tells that the server has the content, which was restored (SUR-1).
 	Confirmed()
 	// Renewed tells of a heartbeat. ttlRemoved says that the server removed the ttl (TTL-4).
@@ -60,17 +56,6 @@ type Removal struct {
 	// Expired says that the ttl ran out of the content that came with the change Content.
 	Expired bool
 	Content uint64
-}
-
-// Handover is content that is not kept, on its way to the clients (TTL-5).
-type Handover struct {
-	Resource *wire.Resource
-	Timed    bool // it has a ttl, or had one before
-	Again    bool // it is what it was before
-	Listed   bool // and lists have it already
-
-	Before uint64 // number of the entry's change before
-	Level  uint64 // highest number of all members before, if it is a member
 }
 
 // maxAsked bounds the clients that are looked at to learn whether one of them is sent what a

@@ -75,7 +75,6 @@ func (t *Table) check() (resources, bytes int64, err error) {
 		c.That(e.key == key, "entry %q stands under %q", e.key, key)
 		c.That((e.state == Present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
 		checkEntryErrors(e, c)
-		e.extra.life.checkTransient(c, e)
 		c.That(e.wanted() || e.extra.demand != nil || e.coll != nil, "nothing refers to entry %q", key)
 		c.That(e.coll == nil || t.colls[e.coll.key] == e.coll, "%q belongs to a collection that is gone", key)
 		c.That(e.changed <= t.store.journal.revision, "%q was changed in the future", key)
@@ -165,7 +164,6 @@ func checkCollection(coll *Collection, key string, c *Checker) {
 		c.That(l.list.tail == prev && l.list.len == n, "%q: list of %d counted as %d", key, n, l.list.len)
 	}
 	coll.heartbeats.check(c, key, func(e *Entry) bool { return e.coll == coll })
-	checkTransientMembers(coll, c)
 	c.That(bytes == coll.bytes, "%q: %d bytes counted as %d", key, bytes, coll.bytes)
 	c.That(stale == coll.quiet.stale, "%q: %d stale members counted as %d", key, stale, coll.quiet.stale)
 	c.That(coll.log.tombstones.len <= max(minTombstones, coll.log.live.len), "%q: %d tombstones", key, coll.log.tombstones.len)

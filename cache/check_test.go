@@ -188,9 +188,5 @@ func TestCheckTTL(t *testing.T) {
 		{"order of heartbeats", "out of place", func(b *broken) { b.coll.heartbeats.tail.heartbeat = 0 }},
 		{"future", "in the future", func(b *broken) { b.star.Find("a").extra.life.heartbeat = 99 }},
 		{"listed", "is no member", func(b *broken) { b.named.Find("n").extra.life.listed = true }},
-		{"transient", "are not kept", func(b *broken) { b.coll.transient++ }},
-		{"transient without word", "nothing is known", func(b *broken) { b.star.Find("once").extra.life = nil }},
-		{"passed on", "passed on: false", func(b *broken) { b.star.Find("once").extra.life.transient = nil }},
-		{"kept for renewals", "for renewals of nobody", func(b *broken) { b.star.Find("once").extra.life.transient.renew = new(wire.Resource) }},
 	})
 }

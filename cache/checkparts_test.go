@@ -117,7 +117,7 @@ func TestCheckNames_RES16_RES10(t *testing.T) {
 func TestCheckStates_ACK4(t *testing.T) {
 	findEach(t, func(tb testing.TB) *broken {
 		tb.Helper()
-		k, b := newBroken(tb, NeedsStream|NeedsDigests|NeedsLists)
+		k, b := newBroken(tb, NeedsStream|NeedsDigests)
 		k.says(WholeType, "+a@1", "+b@1", "+gone@1")
 		k.says(WholeType, "-gone")
 		b.coll.List(false)

@@ -30,7 +30,7 @@ type Collection struct {
 	errors     *errorLog
 	quiet      quietTime
 	bytes      int64 // of the members
-	transient  int   // members that are not kept (TTL-5)
+	passes     bool  // a member may be one that is not to be cached (TTL-5)
 
 	followers followers
 	waiters   waiters
@@ -73,6 +73,7 @@ func (c *Collection) touch(e *Entry, n uint64) {
 	if c.log.live.push(e); c.log.live.len == 1 && c.demand.idle {
 		c.demand.review()
 	}
+	c.passes = c.passes || e.res.DoNotCache
 	c.log.changes++
 	c.encoded.drop()
 }
@@ -108,19 +109,6 @@ func (c *Collection) Answered() bool {
 // hasWhole reports whether there are all members of a collection: the server has sent them, or they
 // were all restored that there were then.
 func hasWhole(c *Collection) bool { return c.quiet.synced || c.restored.whole }
-
-// LacksInLists reports whether lists have not all members, as some are not kept (TTL-5).
-func (c *Collection) LacksInLists() bool {
-	if c.transient == 0 {
-		return false
-	}
-	for e := c.log.live.head; e != nil; e = e.next {
-		if e.Listed() == nil {
-			return true
-		}
-	}
-	return false
-}
 
 const (
 	// minTombstones is up to how many removed members a collection remembers, if it has fewer members than that.

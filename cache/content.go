@@ -13,9 +13,6 @@ func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time)
 	n, was := t.store.journal.nextRevision(), e.res
 	t.upstream.held.drop(e)
 	appear(t, e, now)
-	if e.state == Transient {
-		t.releaseContent(e)
-	}
 	t.dropContent(e)
 	t.clearError(e)
 	t.rejections.clear(e)
@@ -63,7 +60,7 @@ func (t *Table) remove(e *Entry, to State, err *wire.ResourceError, now time.Tim
 	t.upstream.held.drop(e)
 	t.aliases.drop(e)
 	t.absences.end(e)
-	was, gone := e.Listed(), !e.Exists() && !e.Open() // who was not told yet is to be told still
+	was, gone := e.res, !e.Exists() && !e.Open() // who was not told yet is to be told still
 	t.releaseContent(e)
 	t.clearError(e)
 	if e.coll != nil {
@@ -128,13 +125,6 @@ func (t *Table) clearError(e *Entry) {
 
 // releaseContent takes the content off an entry that is about to change.
 func (t *Table) releaseContent(e *Entry) {
-	if e.state == Transient {
-		t.serverVersions.leave(e)
-		rememberContent(e, e.extra.life.transient.what)
-		if e.Member() {
-			e.coll.transient--
-		}
-	}
 	t.dropContent(e)
 	t.rejections.clear(e)
 	t.shareKey(e)

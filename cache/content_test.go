@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
@@ -14,12 +13,10 @@ import (
 type recorder struct {
 	crowd
 
-	removals  []Removal
-	handovers []Handover
+	removals []Removal
 }
 
-func (r *recorder) Removed(x Removal)   { r.removals = append(r.removals, x) }
-func (r *recorder) HandOver(h Handover) { r.handovers = append(r.handovers, h) }
+func (r *recorder) Removed(x Removal) { r.removals = append(r.removals, x) }
 
 // record has clients with some needs watch a name.
 func (k *kept) record(key string, needs Needs) *recorder {
@@ -132,49 +129,6 @@ func TestSuspects_ACK3(t *testing.T) {
 	}
 	if !suspect(maxSuspects).Marks().Suspect {
 		t.Error("what is not suspect any more takes a place")
-	}
-}
-
-// Clients learn that content which is not kept has a ttl, or had one until now (TTL-4, TTL-5).
-func TestHandedOverTimed_TTL5(t *testing.T) {
-	for _, tc := range []struct {
-		before, says string
-		want         bool
-	}{
-		{"n@1", "n@2!", false},
-		{"n@1", "n@2~10s!", true},
-		{"n@1~10s", "n@2!", true},
-		{"n@1~10s", "n@2~10s!", true},
-	} {
-		k := newKept(t)
-		r := k.record("n", NeedsStream|NeedsTTL)
-		k.demand(WholeType)
-		k.says(WholeType, "+"+tc.before)
-		k.says(WholeType, "+"+tc.says)
-		if len(r.handovers) != 1 || r.handovers[0].Timed != tc.want {
-			t.Errorf("%s behind %s: %+v", tc.says, tc.before, r.handovers)
-		}
-	}
-}
-
-// Content that is not kept is kept for renewals until the last client is gone that is renewed with it (TTL-1).
-func TestKeptForRenewals_TTL1(t *testing.T) {
-	k := newKept(t)
-	first, second := k.listener(NeedsStream|NeedsTTL|NeedsWhole), k.listener(NeedsStream|NeedsTTL|NeedsWhole)
-	k.listener(NeedsStream).watch("n")
-	first.watch("n")
-	second.watch("n")
-	k.demand(WholeType)
-	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Resource(cds, "n@1~10s!")}})
-	for i, l := range []*listener{first, second} {
-		if k.named("n").ForRenewal() == nil {
-			t.Fatalf("it is gone with %d clients", 2-i)
-		}
-		l.unwatch("n")
-		k.check()
-	}
-	if k.named("n").ForRenewal() != nil {
-		t.Error("it is kept for renewals of nobody")
 	}
 }
 

@@ -74,8 +74,6 @@ func (f *Cursor) Removed() uint64 { return f.removed }
 
 // Follower is the client's part of a cursor. A position cannot express everything; that is rare.
 type Follower interface {
-	// HandOver brings a member that the store does not keep (TTL-5).
-	HandOver(e *Entry, h Handover)
 	// Overdue tells that the collection is waited for no longer (RES-7).
 	Overdue()
 	// AwaitsMembers reports whether the client waits for the collection to be complete.
@@ -169,9 +167,9 @@ func (w *waiters) check(c *Checker, coll *Collection) {
 // followers are the cursors of a collection.
 type followers []*Cursor
 
-// any reports whether a follower has some needs.
-func (fs followers) any(needs Needs) bool {
-	return slices.ContainsFunc(fs, func(f *Cursor) bool { return f.needs.Has(needs) })
+// anyStream reports whether a follower is a client's.
+func (fs followers) anyStream() bool {
+	return slices.ContainsFunc(fs, func(f *Cursor) bool { return f.needs.Has(NeedsStream) })
 }
 
 // count is the number of followers with some needs.

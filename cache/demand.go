@@ -20,11 +20,12 @@ type demand struct {
 	pending    int32  // place in demandQueue.pending from 1: the server is to be told something
 	subscribed bool   // on the stream as it is now
 	idle       bool   // no client subscribes to it: in the LRU
-	again      bool   // to be asked for anew, though it is subscribed to (TTL-5)
+	again      bool   // to be asked for anew, though it is subscribed to
 	repeats    bool   // again, by subscribing once more and no unsubscribing (RES-16)
 	waits      bool   // for the stream to begin anew; TakeDemand has said so
 	evicting   bool   // evicted: to be dropped when its unsubscribe is taken
 	leftOut    bool   // a name for which requests have no room; see LeaveOut
+	passes     bool   // what the resolver reads for it is not to be cached (TTL-5)
 }
 
 // name is what goes upstream: the canonical spelling, which serves all clients (NAME-3).
@@ -44,13 +45,13 @@ func (i *demand) subscribedTo() bool {
 }
 
 // kept reports whether the demand may stay idle. A name that does not exist may not, and neither
-// may one whose content is not kept. A name that the server does not answer may stay: a returning
-// client need not wait again (ABS-3).
+// may content that is not to be cached (TTL-5). A name that the server does not answer may stay: a
+// returning client need not wait again (ABS-3).
 func (i *demand) kept() bool {
 	if unheard(i.table) {
 		return false // clients may invent any number of types
 	}
-	return i.coll != nil || i.entry.state == Present || i.entry.Open()
+	return !i.passing() && (i.coll != nil || i.entry.state == Present || i.entry.Open())
 }
 
 // subscribe records that the server is asked for it now, and returns the name to ask for.

@@ -62,7 +62,7 @@ func (d *digests) check(c *Checker, entries map[string]*Entry, colls map[string]
 // version does not stand for one content (ACK-4).
 func digestOf(e *Entry) digest.Sum {
 	switch {
-	case e.Listed() == nil:
+	case e.res == nil:
 		return digest.Sum{}
 	case e.marks.ReusedVersion:
 		return digest.Of(e.key, e.Version(), e.res.Digest())

@@ -15,7 +15,7 @@ func TestOPS1_pollsDoNotHashTheTable(t *testing.T) {
 		k.store.Session().Restart(stream(WholeType), 0)
 		k.says(WholeType, "+"+name+"@1") // on the first stream, whatever it carries
 		poll := func() {
-			l := k.listener(NeedsStream | NeedsDigests | NeedsLists)
+			l := k.listener(NeedsStream | NeedsDigests)
 			l.follow(key)
 			l.cursor.Unfollow()
 		}

@@ -12,15 +12,14 @@ type State uint8
 
 // The states.
 const (
-	Unknown   State = iota // asked for, not answered
-	Present                // the server sent it
-	Absent                 // the server said that it does not exist
-	Failed                 // the server reported an error for it (ERR-1)
-	Transient              // the server sent it, and forbids to keep it (TTL-5)
+	Unknown State = iota // asked for, not answered
+	Present              // the server sent it
+	Absent               // the server said that it does not exist
+	Failed               // the server reported an error for it (ERR-1)
 )
 
 func (s State) String() string {
-	return [...]string{"unknown", "present", "absent", "failed", "transient"}[s]
+	return [...]string{"unknown", "present", "absent", "failed"}[s]
 }
 
 // Entry is one name in a table. There may be millions of entries. Rarely used fields are in
@@ -81,37 +80,16 @@ func (e *Entry) Size() int64 {
 	return int64(e.res.Size())
 }
 
-// Exists reports whether the resource exists, kept or not.
-func (e *Entry) Exists() bool { return e.state == Present || e.state == Transient }
+// Exists reports whether the resource exists.
+func (e *Entry) Exists() bool { return e.state == Present }
 
 // ServedName is the server's name of the resource that serves the entry. An alias has
 // another name than its own there.
 func (e *Entry) ServedName() string {
-	switch e.state {
-	case Present:
+	if e.state == Present {
 		return e.res.Name
-	case Transient:
-		return e.extra.life.transient.name
-	default:
-		return e.Name()
 	}
-}
-
-// ContentOr is the content to send to a client. handedOver takes its place if the relay does not
-// keep it.
-func (e *Entry) ContentOr(handedOver *wire.Resource) *wire.Resource {
-	if e.res == nil {
-		return handedOver
-	}
-	return e.res
-}
-
-// Listed is the entry's resource in lists, nil for none.
-func (e *Entry) Listed() *wire.Resource {
-	if e.res == nil && e.extra.life != nil && e.extra.life.transient != nil {
-		return e.extra.life.transient.list
-	}
-	return e.res
+	return e.Name()
 }
 
 // list is an intrusive list of entries ordered by entry.changed.
@@ -225,14 +203,6 @@ func (e *Entry) Digest() digest.Sum { return e.extra.sum }
 
 // Audience is all subscriptions to the name, nil for none.
 func (e *Entry) Audience() Audience { return e.extra.audience }
-
-// ForRenewal is the resource that a client is renewed with; nil if it was not kept (TTL-5).
-func (e *Entry) ForRenewal() *wire.Resource {
-	if e.state == Transient {
-		return e.extra.life.transient.renew
-	}
-	return e.res
-}
 
 // Absence is why the name stands for nothing, nil for no more than its state.
 func (e *Entry) Absence() *Absence { return e.extra.absence }

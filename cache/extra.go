@@ -15,7 +15,7 @@ type extras struct{ *extra }
 type extra struct {
 	spelled  string // as the server spells it; "" for like its key
 	err      *wire.ResourceError
-	life     *Lifetime      // nil: it never had a ttl; kept by tombstones of what expired, and for transient content
+	life     *Lifetime      // nil: it never had a ttl; kept by tombstones of what expired
 	sum      digest.Sum     // its part of the sums, if the table keeps them
 	retained *wire.Resource // of a tombstone: its content before, while lists may hold it (ADS-1)
 	back     comeback       // of a cluster that was a tombstone before

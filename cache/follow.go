@@ -4,7 +4,7 @@ package cache
 func (c *Collection) Follow(f *Cursor, bell *TypeBell, follower Follower, needs Needs) {
 	n := c.table.store.journal.revision
 	*f = Cursor{coll: c, bell: bell, follower: follower, needs: needs, pos: len(c.followers), begun: n, removed: n}
-	followed := c.followers.any(NeedsStream)
+	followed := c.followers.anyStream()
 	c.followers = append(c.followers, f)
 	if needs.Has(NeedsDigests) {
 		c.states++
@@ -18,7 +18,6 @@ func (c *Collection) Follow(f *Cursor, bell *TypeBell, follower Follower, needs 
 		}
 	}
 	c.demand.want()
-	c.AskForTransient(needs)
 	c.table.references.followersChanged(c, followed)
 }
 
@@ -33,7 +32,7 @@ func ringFollowers(c *Collection) {
 func (f *Cursor) Unfollow() {
 	c := f.coll
 	f.leaveWaiters()
-	followed, last := c.followers.any(NeedsStream), len(c.followers)-1
+	followed, last := c.followers.anyStream(), len(c.followers)-1
 	c.followers[f.pos] = c.followers[last]
 	c.followers[f.pos].pos = f.pos
 	c.followers[last] = nil
@@ -44,9 +43,6 @@ func (f *Cursor) Unfollow() {
 		releasePassed(c)
 		if c.states == 0 {
 			c.encoded.lists.drop()
-		}
-		if c.states == 0 || f.needs.Has(NeedsTTL) {
-			dropTransientMembers(c)
 		}
 	}
 	c.table.references.followersChanged(c, followed)
@@ -65,5 +61,4 @@ func (f *Cursor) Unfollow() {
 func (f *Cursor) Restart() {
 	f.sent, f.at = 0, nil
 	f.begun = f.coll.table.store.journal.revision
-	f.coll.AskForTransient(f.needs)
 }

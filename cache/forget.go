@@ -15,7 +15,6 @@ func (t *Table) forgetUnused(e *Entry) {
 	if e.Exists() {
 		t.serverVersions.leave(e)
 	}
-	t.serverVersions.depart(e)
 	t.lifetimes.end(e)
 	t.rejections.clear(e)
 	t.excuses.drop(e)
@@ -152,7 +151,8 @@ func trimVacant(s *Store) {
 }
 
 // evict marks a demand to be unsubscribed and dropped. An unsent demand without content is
-// dropped at once. Otherwise clients add names without limit while the upstream is down.
+// dropped at once. Otherwise clients add names without limit while the upstream is down. So is one
+// with content that is not to be cached: nobody may have that later (TTL-5).
 func (i *demand) evict(reason Reason) {
 	if i.evicting {
 		return
@@ -160,7 +160,8 @@ func (i *demand) evict(reason Reason) {
 	s := i.table.store
 	i.leaveIdle()
 	s.cache.observer.Evicted(i.table.typeURL, reason)
-	if !i.subscribed && i.empty() {
+	if !i.subscribed && (i.empty() || i.passing()) {
+		i.keepNamedMembers()
 		i.drop()
 		return
 	}

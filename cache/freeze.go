@@ -10,7 +10,7 @@ import (
 
 // An operator may freeze tables (GATE-4): what the server says of them from then on is held back, and
 // clients that come get what is released. These pass: a ttl that runs out, an error other than
-// NOT_FOUND, content that is not kept, and the first answer to a question, since clients have nothing
+// NOT_FOUND, content that is not to be cached, and the first answer to a question, since clients have nothing
 // of it. Frozen content is not evicted: it could not be had again.
 
 // Operator is a store as an operator sees it. Any goroutine may call its methods.

@@ -217,7 +217,7 @@ func TestAwaitsOthers_SUR3(t *testing.T) {
 	}
 }
 
-// Clients may have all members of "*", kept or not, and by name what is kept (TTL-5).
+// Clients may have all members of "*", to be cached or not, and by name what is to be cached (TTL-5).
 func TestReleased_SUR3(t *testing.T) {
 	k := guarded(t, false, hold.Guard{})
 	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Resource(cds, "once@1!")}})

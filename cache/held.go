@@ -54,7 +54,7 @@ func answerHeld(t *Table, e *Entry, now time.Time) bool {
 func isKnown(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 	switch c := t.collectionOf(key, e); {
 	case e != nil && e.Exists():
-		return e.res != nil // else it was handed over, and nothing is released to new clients
+		return e.res != nil && !e.res.DoNotCache // of which nothing is released to later clients
 	case c != nil && t.upstream.held.knows(c, u.received.Add(-t.store.source.Quiet)): // a name that is no member does not exist
 		return true
 	case e != nil && e.state == Absent:

@@ -152,10 +152,9 @@ func (l *listener) follow(key string) {
 	l.store.Table(cds, kind).Collection(key).Follow(&l.cursor, &l.typed, l, l.needs)
 }
 
-func (l *listener) HandOver(*Entry, Handover) { l.changes++ }
-func (l *listener) Overdue()                  {}
-func (l *listener) AwaitsMembers() bool       { return false }
-func (l *listener) Hears(*Asked) bool         { return true }
+func (l *listener) Overdue()            {}
+func (l *listener) AwaitsMembers() bool { return false }
+func (l *listener) Hears(*Asked) bool   { return true }
 
 // rung reports whether something rings for the client that has collected before.
 func (l *listener) rung(something func()) bool {
@@ -208,7 +207,6 @@ func (c *crowd) tell() {
 
 func (c *crowd) Changed()                      { c.tell() }
 func (c *crowd) Removed(Removal)               { c.tell() }
-func (c *crowd) HandOver(Handover)             { c.tell() }
 func (c *crowd) Confirmed()                    { c.tell() }
 func (c *crowd) Renewed(bool)                  { c.tell() }
 func (c *crowd) Erred()                        { c.tell() }

@@ -83,8 +83,8 @@ func (k Snapshots) Restored() (resources int, asOf time.Time) {
 	return resources, s.restored.asOf
 }
 
-// Image takes what the store holds, except the types that leave says. Content that is not kept
-// (TTL-5) is not part of it, nor what the server said does not exist.
+// Image takes what the store holds, except the types that leave says, and what the server said does
+// not exist. Content that is not to be cached (TTL-5) is for no disk: package snapshot leaves it out.
 func (k Snapshots) Image(leave func(typeURL string) bool) *Image {
 	s := k.store
 	s.applyMu.Lock() // which guards the past
@@ -123,7 +123,7 @@ func imageOf(t *Table) TableImage {
 		if e.res == nil {
 			continue
 		}
-		if e.extra.demand != nil {
+		if e.extra.demand != nil && !e.res.DoNotCache {
 			i.Names = append(i.Names, key)
 		}
 		if !e.marks.Alias {

@@ -9,7 +9,8 @@ import (
 
 func imageOfAll(k *kept) *Image { return k.store.Snapshots().Image(func(string) bool { return false }) }
 
-// An image has what is worth to be restored: no table of which nothing is known, and nothing that is not kept
+// An image has what is worth to be restored: no table of which nothing is known, and no name whose content is not to be
+// cached
 // (SUR-1, TTL-5).
 func TestImage_SUR1(t *testing.T) {
 	k := asked(t, Source{}, "a", "b", "n")
@@ -18,7 +19,7 @@ func TestImage_SUR1(t *testing.T) {
 	}
 	k.says(WholeType, "+a@1", "+b@2!")
 	tables := imageOfAll(k).Tables
-	if len(tables) != 1 || len(tables[0].Resources) != 1 || tables[0].Resources[0].Resource.Version != "1" {
+	if len(tables) != 1 || len(tables[0].Names) != 1 || tables[0].Names[0] != "a" {
 		t.Errorf("it has %+v", tables)
 	}
 }

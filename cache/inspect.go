@@ -11,7 +11,7 @@ type Info struct {
 	TypeURL      string         `json:"type_url"`
 	Name         string         `json:"name"`
 	Kind         string         `json:"kind"`                    // "wildcard" or "named": which of the type's two tables
-	State        string         `json:"state"`                   // unknown, present, absent, failed, transient
+	State        string         `json:"state"`                   // unknown, present, absent, failed
 	RestoredAsOf time.Time      `json:"restored_as_of,omitzero"` // when content of an earlier process was known to be current; zero once it is confirmed (SUR-1)
 	Version      string         `json:"version,omitempty"`
 	Error        string         `json:"error,omitempty"`

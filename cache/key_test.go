@@ -57,10 +57,6 @@ func TestNAME2_keys(t *testing.T) {
 	if shares() {
 		t.Error("the key of a tombstone lies in what was removed")
 	}
-	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Resource(cds, name+"@1!")}})
-	if shares() {
-		t.Error("TTL-5: the key of what is not kept lies in its content")
-	}
 }
 
 func response(said ...string) *wire.Response { return words.Response(cds, said...) }

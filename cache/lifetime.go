@@ -42,8 +42,6 @@ type Lifetime struct {
 
 	prev, next *Lifetime // in collection.heartbeats
 
-	transient *transientContent // of content that is not kept, with or without a TTL (TTL-5)
-
 	// expired says that the TTL ran out and the entry is a tombstone. content is the
 	// number of the entry's last change before that.
 	expired bool
@@ -76,14 +74,6 @@ func (l *Lifetime) remember() {
 	}
 }
 
-// hash is a hash of the content if it is not kept, else 0.
-func (l *Lifetime) hash() uint64 {
-	if l == nil || l.transient == nil {
-		return 0
-	}
-	return l.transient.what.Bytes
-}
-
 // lifetimes are the TTLs of a table's entries. It neither changes content nor tells
 // clients: see renew.go and settle.go. Guarded by Store.mu.
 type lifetimes struct {
@@ -91,7 +81,7 @@ type lifetimes struct {
 	deadlines deadlines
 }
 
-// any reports whether an entry has or had a TTL, or has content that is not kept.
+// any reports whether an entry has or had a TTL.
 func (ls *lifetimes) any() bool { return ls.count > 0 }
 
 // start gives an entry the lifetime of its new content. The entry already has its place
@@ -101,20 +91,9 @@ func (ls *lifetimes) start(e *Entry, r *wire.Resource, now time.Time) {
 		ls.end(e)
 		return
 	}
-	ls.begin(e, r, nil, now)
-}
-
-// begin gives an entry the lifetime of new content. p is for content that is not kept: it has
-// a lifetime even without a TTL.
-func (ls *lifetimes) begin(e *Entry, r *wire.Resource, p *transientContent, now time.Time) {
 	l := ls.of(e)
-	l.heartbeat, l.expired, l.transient = 0, false, p
-	if r.HasTTL {
-		ls.run(l, r.TTL(), now)
-	} else {
-		ls.stop(l)
-		l.ttl = 0
-	}
+	l.heartbeat, l.expired = 0, false
+	ls.run(l, r.TTL(), now)
 }
 
 // of finds or makes the lifetime of an entry.
@@ -142,7 +121,6 @@ func (ls *lifetimes) end(e *Entry) {
 func (ls *lifetimes) remove(e *Entry) {
 	if e.extra.life.ranOut() && e.marks.Tombstone {
 		ls.stop(e.extra.life)
-		e.extra.life.transient = nil
 		return
 	}
 	ls.end(e)

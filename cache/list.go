@@ -65,7 +65,7 @@ func (k *chunks) check(c *Checker, coll *Collection) {
 	c.That(members == 0 || len(coll.followers) > 0, "%q: chunks that nobody needs", coll.key)
 }
 
-// List returns all members as an encoded list. Members that are not kept (TTL-5) are not in it.
+// List returns all members as an encoded list.
 func (c *Collection) List(wrapped bool) *wire.Body {
 	c.encoded.lists.mu.Lock()
 	defer c.encoded.lists.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *Collection) List(wrapped bool) *wire.Body {
 	}
 	var b wire.Builder
 	for e := c.log.live.head; e != nil; e = e.next {
-		switch r := e.Listed(); {
+		switch r := e.res; {
 		case r == nil:
 		case wrapped:
 			b.AddWrapped(r, "")
@@ -134,7 +134,7 @@ func (l *lists) check(c *Checker, coll *Collection, followers int) {
 		if summed {
 			sum += versionPart(e, coll.table.store.cache.seed)
 		}
-		if e.Listed() != nil {
+		if e.res != nil {
 			listed++
 		}
 	}

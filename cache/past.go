@@ -13,7 +13,7 @@ import (
 // burst: a push of a control plane comes in several responses. A burst has what its names had before,
 // as references to the resources, and nothing while nothing changes. Endpoints are left out: those of
 // before may be gone. So are types that Source.Unrecorded names, the first answers to questions, and
-// content that the relay does not keep.
+// content that is not to be cached.
 
 const (
 	// burstQuiet is the time without a change that ends a burst.

@@ -77,7 +77,7 @@ func (p Peers) Missing() []PeerWants {
 
 // Known finds what the store has of names and collections, and lists those of them that it does not
 // know. A collection is known if it has all members: from the server, or as restored content. Of one
-// that is not known the members are found that there are, also those that are held by their names only. Content that is not kept is not known. Known
+// that is not known the members are found that there are, also those that are held by their names only. Content that is not to be cached is not known (TTL-5). Known
 // changes nothing: no demand begins, and none ends.
 func (p Peers) Known(w PeerWants) (found []ResourceImage, unknown []string) {
 	s := p.store
@@ -118,14 +118,15 @@ func (k *known) name(s *Store, w *PeerWants, key string) bool {
 
 // members finds what there is of a collection, and reports whether these are all members.
 func (k *known) members(c *Collection) bool {
+	whole := hasWhole(c)
 	for e := c.log.live.head; e != nil; e = e.next {
-		k.entry(e)
+		whole = k.entry(e) && whole
 	}
-	return hasWhole(c)
+	return whole
 }
 
 func (k *known) entry(e *Entry) bool {
-	if e == nil || e.res == nil {
+	if e == nil || e.res == nil || e.res.DoNotCache {
 		return false
 	}
 	if _, twice := k.listed[e.res]; !twice {

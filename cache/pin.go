@@ -3,8 +3,9 @@ package cache
 import "github.com/xdsrelay/xdsrelay/keyer"
 
 // A pin is demand without a client: the resources that clients have refer to the name (LIST-2,
-// LOC-1). The server is asked for it, and it is never evicted, as if a client subscribed to it by
-// name. Its changes ring no client and cost no more than those of idle names.
+// LOC-1). The server is asked for it, and it is not evicted, as if a client subscribed to it by
+// name. Its changes ring no client and cost no more than those of idle names. Content that is not to
+// be cached has no pins: nobody may fetch that ahead (TTL-5).
 
 // Pin pins names and globs of a type, not "*". Pins are counted: each needs one Unpin or Unlist.
 // Any goroutine may call it.
@@ -48,6 +49,9 @@ func unpinAll(s *Store, typeURL string, names []Name, end func(*demand)) {
 }
 
 func pin(t *Table, n Name) {
+	if t.passing(n.Key) {
+		return
+	}
 	t.demands.pins[n.Key]++
 	if t.demands.pins[n.Key] > 1 {
 		return
@@ -56,6 +60,9 @@ func pin(t *Table, n Name) {
 		c := t.Collection(n.Key)
 		c.pinned = true
 		c.demand.want()
+		if c.passing() { // members that clients name
+			c.demand.passOn()
+		}
 		return
 	}
 	e := t.Entry(n.Key)
@@ -94,6 +101,21 @@ func unpin(t *Table, key string, end func(*demand)) {
 	t.forgetUnused(e)
 }
 
+// dropPins takes all pins of a name or a glob away.
+func dropPins(t *Table, key string) {
+	if t.demands.pins[key] == 0 {
+		return
+	}
+	delete(t.demands.pins, key)
+	if c := t.colls[key]; c != nil {
+		c.pinned = false
+		return
+	}
+	e := t.entries[key]
+	e.marks.pinned = false
+	t.references.usersChanged(e)
+}
+
 // checkPins verifies that entries and collections know whether they are pinned.
 func checkPins(t *Table, c *Checker) {
 	for key, n := range t.demands.pins {
@@ -103,8 +125,12 @@ func checkPins(t *Table, c *Checker) {
 	}
 	for key, coll := range t.colls {
 		c.That(!coll.pinned || t.demands.pins[key] > 0, "%q is pinned by nobody", key)
+		c.That(!coll.demand.passing() || coll.demand.evicting || len(coll.followers) > 0, "%q is kept without clients", key)
 	}
 	for key, e := range t.entries {
 		c.That(!e.marks.pinned || t.demands.pins[key] > 0, "%q is pinned by nobody", key)
+		if i := e.extra.demand; i != nil {
+			c.That(!i.passing() || i.evicting || e.extra.audience != nil, "%q is kept without clients", key)
+		}
 	}
 }

@@ -40,7 +40,7 @@ func records(t *Table) bool {
 }
 
 func record(t *Table, e *Entry, now time.Time) {
-	if e.marks.Alias {
+	if e.marks.Alias || e.res != nil && e.res.DoNotCache {
 		return
 	}
 	p, c := &t.store.changes.past, t.store.cache

@@ -52,7 +52,7 @@ func (r *references) usersChanged(e *Entry) {
 // followersChanged is usersChanged for the members of a collection that got the first
 // client that follows it, or lost the last one. before says whether it had one.
 func (r *references) followersChanged(c *Collection, before bool) {
-	if before == c.followers.any(NeedsStream) {
+	if before == c.followers.anyStream() {
 		return
 	}
 	if c.log.live.len < len(r.listed) { // others in the table may have far more than c
@@ -123,8 +123,7 @@ func (r *references) check(c *Checker, entries map[string]*Entry) {
 // is none is found out when it is read.
 func refersByType(typeURL string) bool { return strings.HasSuffix(typeURL, "Collection") }
 
-// refersToOthers reports whether the content of an entry refers to others. The relay does
-// not read content that it is not to keep (TTL-5).
+// refersToOthers reports whether the content of an entry refers to others.
 func refersToOthers(e *Entry) bool { return e.res != nil && refersByType(e.res.TypeURL()) }
 
 // attentionTo says who has an entry now.
@@ -132,7 +131,7 @@ func attentionTo(e *Entry) attention {
 	switch {
 	case !refersToOthers(e):
 		return plain
-	case e.extra.audience != nil && e.extra.audience.Any(NeedsStream), e.Member() && e.coll.followers.any(NeedsStream):
+	case e.extra.audience != nil && e.extra.audience.Any(NeedsStream), e.Member() && e.coll.followers.anyStream():
 		return watched
 	case e.marks.pinned:
 		return pinned

@@ -81,10 +81,7 @@ func renewTTL(u *update, t *Table, e *Entry, r *wire.Resource) {
 // that version. In the state of the world servers may send no version there, or the version_info.
 // Then the relay must hold the content of that version_info (TTL-3).
 func (u *update) speaksOf(t *Table, e *Entry, v string) bool {
-	has := func(v string) bool {
-		return (e.res != nil && e.res.Version == v) ||
-			(e.state == Transient && e.extra.life.transient.what.Version == t.serverVersions.hasher.Version(v))
-	}
+	has := func(v string) bool { return e.res != nil && e.res.Version == v }
 	if has(v) {
 		return true
 	}

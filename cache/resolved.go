@@ -18,6 +18,9 @@ type Resolved struct {
 	Failed []Failure
 	Synced []string // globs whose members are all here
 	Late   []string // keys that clients should not wait for any longer (RES-2)
+	// Passing are names and globs for which the resolver reads something that is not to be cached. They go
+	// with their last client (TTL-5).
+	Passing []string
 }
 
 // Found is a resource under its key.
@@ -28,7 +31,7 @@ type Found struct {
 
 // Empty reports whether there is nothing in it.
 func (r *Resolved) Empty() bool {
-	return len(r.Found)+len(r.Removed)+len(r.Failed)+len(r.Synced)+len(r.Late) == 0
+	return len(r.Found)+len(r.Removed)+len(r.Failed)+len(r.Synced)+len(r.Late)+len(r.Passing) == 0
 }
 
 // ApplyResolved is Apply for the resolver's results. Clients see all of them at once. It cannot
@@ -68,21 +71,27 @@ func (r *Resolved) apply(t *Table, received time.Time) {
 		}
 	}
 	for _, key := range r.Late {
-		giveUp(t, key)
+		if i := t.demandFor(key); i != nil && i.open() {
+			expireDemand(t, i, time.Time{}) // nobody waits any longer
+		}
+	}
+	for _, key := range r.Passing {
+		if i := t.demandFor(key); i != nil {
+			i.passes = true
+			i.passOn()
+		}
 	}
 }
 
-// giveUp ends the waiting for a name or a collection.
-func giveUp(t *Table, key string) {
-	var i *demand
+// demandFor is the demand for a name or a collection, nil if there is none.
+func (t *Table) demandFor(key string) *demand {
 	if c := t.colls[key]; c != nil {
-		i = c.demand
-	} else if e := t.entries[key]; e != nil {
-		i = e.extra.demand
+		return c.demand
 	}
-	if i != nil && i.open() {
-		expireDemand(t, i, time.Time{})
+	if e := t.entries[key]; e != nil {
+		return e.extra.demand
 	}
+	return nil
 }
 
 // Members lists the keys of a glob's members.

@@ -109,16 +109,12 @@ func heldFirst(t *Table, wanted []*demand) []*demand {
 // not present them: the server need not say that one of them does not exist any more (RES-12). So is the
 // witness, until the server has sent it.
 func doubtMembers(c *Collection) {
-	if c.transient == 0 && c.quiet.witness.key == "" {
-		return
+	if c.quiet.witness.key != "" {
+		c.quiet.doubt(c.log.live.head, c.quiet.witness.is)
 	}
-	c.quiet.doubt(c.log.live.head, func(e *Entry) bool {
-		return c.quiet.witness.is(e) || e.state == Transient
-	})
 }
 
-// holdsAny reports whether a server could remove something by leaving it out. Content that is not
-// kept counts: clients have it (TTL-5).
+// holdsAny reports whether a server could remove something by leaving it out.
 func holdsAny(t *Table) bool {
 	for _, e := range t.entries {
 		if e.Exists() {
@@ -211,6 +207,12 @@ func loseStream(t *Table) {
 		if e.extra.demand != nil {
 			e.extra.demand.subscribed, e.extra.demand.again = false, false
 			e.extra.demand.leaveOut(false)
+		}
+	}
+	for i := range demandsOf(t) {
+		if i.evicting && i.passing() { // nobody may have that later (TTL-5)
+			i.keepNamedMembers()
+			i.drop()
 		}
 	}
 }

@@ -109,7 +109,7 @@ func rollBackName(u *update, t *Table, key string, r *wire.Resource) (f hold.Fat
 	e := t.entries[key]
 	exists := e != nil && e.Exists()
 	switch {
-	case exists && e.res == nil, exists && e.marks.Alias:
+	case exists && (e.res.DoNotCache || e.marks.Alias):
 		return f, false
 	case e != nil && e.state == Failed && e.extra.err.Code == codes.PermissionDenied:
 		return f, false // access was withdrawn

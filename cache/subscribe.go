@@ -23,7 +23,6 @@ func (t *Table) Unwatch(e *Entry, needs Needs, leave func(Audience) Audience) {
 		t.digests.use(-1, t.entries)
 	}
 	e.extra.own().audience = leave(e.extra.audience)
-	dropTransient(t, e)
 	t.references.usersChanged(e)
 	if e.extra.audience != nil {
 		return
@@ -69,7 +68,6 @@ func (t *Table) Entry(key string) *Entry {
 	if e == nil {
 		e = newEntry(key)
 		t.entries[key] = e
-		t.serverVersions.arrive(e)
 	}
 	return e
 }

@@ -15,8 +15,8 @@ import (
 // so if a collection is wanted again of which all, or a name, was just unsubscribed. What the
 // server sent before it read the unsubscribe looks like the answer to the new subscription, and the
 // server would never mention a member that it removed in between. Names are answered one by one and
-// do not need this. The stream also begins anew for a later follower of a collection with members
-// that are not kept (TTL-5), and if a restored name went for which the server was to answer (awaitsWitness).
+// do not need this. The stream also begins anew if a restored name went for which the server was to answer
+// (awaitsWitness).
 // Everything else is taken: no client waits for what another one does (LIM-2).
 func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool) {
 	s.store.mu.Lock()
@@ -87,7 +87,7 @@ func waitForAnew(t *Table, now time.Time) (wait []*demand) {
 }
 
 // wantsAnew reports whether the stream must begin anew for a collection: responses to a former
-// subscription may still be on their way, or members are not kept. The state of the world asks for
+// subscription may still be on their way. The state of the world asks for
 // "*" by an empty list of names in its older form. It can do so once on a stream only (SUB-2).
 func wantsAnew(t *Table, i *demand, now time.Time) bool {
 	switch {
@@ -134,7 +134,7 @@ func takeDemand(t *Table, subs []wire.Subscription, now time.Time) []wire.Subscr
 			i.drop()
 		case i.again && i.repeats:
 			first.Subscribe = append(first.Subscribe, i.subscribe(now))
-		case i.again && (i.coll == nil || t.store.source.Resolved):
+		case i.again && t.store.source.Resolved:
 			first.Unsubscribe = append(first.Unsubscribe, i.name())
 			anew.Subscribe = append(anew.Subscribe, i.subscribe(now))
 		case !i.subscribed:
@@ -162,13 +162,20 @@ func takeDemand(t *Table, subs []wire.Subscription, now time.Time) []wire.Subscr
 // them.
 func keepNamedMembers(t *Table) {
 	for _, i := range t.demands.pending {
-		if !i.evicting || i.coll == nil || t.kind != ByName {
-			continue
+		if i.evicting {
+			i.keepNamedMembers()
 		}
-		for e := i.coll.log.live.head; e != nil; e = e.next {
-			if e.wanted() && e.extra.demand == nil {
-				setDemand(e, t.newDemand(e, nil))
-			}
+	}
+}
+
+// keepNamedMembers does so for what one demand brought.
+func (i *demand) keepNamedMembers() {
+	if i.coll == nil || i.table.kind != ByName {
+		return
+	}
+	for e := i.coll.log.live.head; e != nil; e = e.next {
+		if e.wanted() && e.extra.demand == nil {
+			setDemand(e, i.table.newDemand(e, nil))
 		}
 	}
 }

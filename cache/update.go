@@ -208,5 +208,6 @@ func concludes(u *update) bool { return len(u.bad) == 0 && !u.heartbeats }
 // same reports whether an entry holds a resource. The resolver may take a resource from an
 // alternative under another name. That alone is no change (RES-1).
 func (u *update) same(held, r *wire.Resource) bool {
-	return held.SameContent(r) || (u.resolved && held.Version == r.Version && bytes.Equal(held.Any(), r.Any()))
+	return held.SameContent(r) || (u.resolved && held.Version == r.Version && held.DoNotCache == r.DoNotCache &&
+		bytes.Equal(held.Any(), r.Any()))
 }

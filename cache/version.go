@@ -20,8 +20,6 @@ type serverVersions struct {
 	info   string         // version_info of the last response, to the letter; "" if there was none
 	past   digest.History // of info and sum
 	sum    uint64         // hash of what the table holds; zero without state
-
-	departed digest.Departed // of entries that were dropped
 }
 
 func newServerVersions(seed maphash.Seed, state bool) serverVersions {
@@ -49,27 +47,6 @@ func rememberContent(e *Entry, c digest.Content) {
 	e.past.Note(c)
 }
 
-// depart keeps what an entry that is dropped had before, for when the name is wanted again. Content
-// that is not to be kept goes with its last subscriber, while that one may only be away (TTL-5).
-// Content that is kept goes when nobody has wanted it for long, and many do at once: those are
-// forgotten with their contents.
-func (v *serverVersions) depart(e *Entry) {
-	if e.state == Transient {
-		rememberContent(e, e.extra.life.transient.what)
-	}
-	if e.past != nil && e.res == nil {
-		v.departed.Put(v.hasher.Version(e.key), e.past)
-		e.past = nil
-	}
-}
-
-// arrive gives a new entry what a dropped one of the same name had before.
-func (v *serverVersions) arrive(e *Entry) {
-	if v.departed.Len() > 0 {
-		e.past = v.departed.Take(v.hasher.Version(e.key))
-	}
-}
-
 // reused reports whether the version of r stood for other content in e before.
 func (v *serverVersions) reused(e *Entry, r *wire.Resource) bool {
 	if e.past == nil || r.Version == "" {
@@ -78,8 +55,7 @@ func (v *serverVersions) reused(e *Entry, r *wire.Resource) bool {
 	return e.past.Contradicts(v.contentOf(r))
 }
 
-// add takes e into the hash of the table's content. Transient content counts: the server's
-// version stands for it too (TTL-5), and not any more when it has run out (ACK-5).
+// add takes e into the hash of the table's content.
 func (v *serverVersions) add(e *Entry) {
 	if v.state {
 		v.sum += v.part(e)
@@ -96,11 +72,7 @@ func (v *serverVersions) leave(e *Entry) {
 
 // part is e's part of the hash of the table's content.
 func (v *serverVersions) part(e *Entry) uint64 {
-	content := e.extra.life.hash()
-	if e.res != nil {
-		content = v.hasher.Bytes(e.res.Raw())
-	}
-	return v.hasher.Member(e.key, content)
+	return v.hasher.Member(e.key, v.hasher.Bytes(e.res.Raw()))
 }
 
 // note records that info stands for the table's present content.
@@ -144,9 +116,6 @@ func (v *serverVersions) check(c *Checker, entries map[string]*Entry) {
 // Version is the version that clients are shown: the server's, or a digest of the content if the
 // server gave none (ACK-4, RES-11).
 func (e *Entry) Version() string {
-	if e.state == Transient {
-		return e.extra.life.transient.version
-	}
 	return e.res.Shown()
 }
 

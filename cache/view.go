@@ -166,7 +166,7 @@ func (t *Table) HasAliases() bool { return t.aliases.used() }
 // client may be sent one answer for several of its names.
 func (t *Table) HasAnswers() bool { return t.absences.any() }
 
-// HasTTLs reports whether a resource has or had a ttl, or is not kept.
+// HasTTLs reports whether a resource has or had a ttl.
 func (t *Table) HasTTLs() bool { return t.lifetimes.any() }
 
 // Key is "*", or the canonical glob.
@@ -212,9 +212,6 @@ func (c *Collection) Synced() bool { return c.quiet.synced }
 // Overdue reports whether the server was asked for the collection long ago, and has not
 // answered on the present stream.
 func (c *Collection) Overdue() bool { return c.quiet.overdue }
-
-// Transient is the number of members that are not kept (TTL-5).
-func (c *Collection) Transient() int { return c.transient }
 
 // ErrorsAfter is the first error of the collection, or of a name in it, after a revision
 // (ERR-1); nil for none.

@@ -244,7 +244,7 @@ func (p *poll) news() bool {
 	switch s := p.held; {
 	case p.has(), s.Digest == p.failed:
 		return false
-	case s.Lacks, s.Open && p.form.Relay:
+	case s.Open && p.form.Relay:
 		return false
 	case s.Restored && p.presents() && (p.fullState() && s.Awaited || len(s.Resources) == 0):
 		return false

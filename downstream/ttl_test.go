@@ -304,7 +304,7 @@ func TestTTL_SotW(t *testing.T) {
 			late.announce(nil, "*")
 			h.advance(time.Second)
 			c.wants()
-			late.wants("Cluster +b=1", "Cluster +a=1")
+			late.wants("Cluster +a=1 +b=1")
 		}},
 	})
 }

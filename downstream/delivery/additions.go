@@ -89,7 +89,7 @@ func (p *delivery) member(w *typeSub, f *follower, e *cache.Entry) bool {
 		}
 		return true
 	}
-	r := e.ContentOr(f.handedOver[e])
+	r := e.Resource()
 	joined := p.joined
 	p.joined = false
 	switch {
@@ -101,7 +101,7 @@ func (p *delivery) member(w *typeSub, f *follower, e *cache.Entry) bool {
 		if g := w.subs.screen; g != nil {
 			g.serveByOther(f.name.of(e), e.ServedName())
 		}
-	case r == nil, !w.subs.screen.lets(f.name.of(e), r): // it was sent it, or the server is asked again for it (TTL-5); it may not have it
+	case !w.subs.screen.lets(f.name.of(e), r): // it may not have it
 	case pushed && p.sub != nil && w.again.putOff(item{e, nil, e.Changed()}, &p.writer):
 	case e.Marks().Suspect && p.sub != nil:
 		w.rejections().add(group{items: []item{{e, nil, e.Changed()}}})
@@ -118,7 +118,6 @@ func (p *delivery) member(w *typeSub, f *follower, e *cache.Entry) bool {
 	w.subs.names.returned(e.Key())
 	f.compared(e.Key())
 	f.withheld = few.Without(f.withheld, e.Key())
-	f.handedOver.drop(e)
 	if pushed {
 		f.since++
 	}
@@ -181,7 +180,6 @@ func (p *delivery) stoodIn(w *typeSub, f *follower, e *cache.Entry) {
 // sent the member before. It returns false if there is no room.
 func withdraw(p *delivery, w *typeSub, f *follower, e *cache.Entry) bool {
 	name := f.name.of(e)
-	f.handedOver.drop(e)
 	if e.ServedName() != name {
 		w.subs.screen.conceal(name)
 	}

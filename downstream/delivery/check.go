@@ -53,9 +53,6 @@ func (w *typeSub) check() error {
 			c.That(w.subs.names.get(sub.spelling) == sub && sub.entry.Key() == key, "respelled %q of %q is broken", sub.spelling, key)
 		}
 	}
-	for sub := range w.changed.handedOver {
-		c.That(!sub.ended && (sub.dirty || sub.entry.State() == cache.Transient), "what waits for %q is not released", sub.spelling)
-	}
 	for sub := range w.changed.errors.names {
 		c.That(!sub.ended && sub.entry.Err() != nil && sub.entry.Exists(), "%q: an error is to be told that is no more", sub.spelling)
 	}
@@ -67,10 +64,6 @@ func (w *typeSub) check() error {
 	}
 	for f := range w.subs.cursors() {
 		f.held.check(c, f.Collection().Key())
-		for e := range f.handedOver {
-			owed := e.Member() || (e.Marks().Tombstone && e.Changed() > f.Removed())
-			c.That(f.Behind() || (e.Collection() == f.Collection() && owed), "%q: what waits of %q is not released", f.name.text, e.Key())
-		}
 	}
 	c.That(!w.needs().Has(cache.NeedsDigests) || total == w.subs.names.sum, "sum of the names %s, found %s", w.subs.names.sum, total)
 	c.That(respelled == 0, "%d respelled names are not listed", respelled)

@@ -31,18 +31,6 @@ func TestCheck(t *testing.T) {
 			n.makeDue()
 			n.heartbeat = true
 		}},
-		{"content that waits for a name", "is not released", func(w *typeSub) {
-			n := w.subs.names.get("n")
-			w.changed.handedOver.add(n, n.entry.Resource())
-		}},
-		{"content that waits of no member", "is not released", func(w *typeSub) {
-			n := w.subs.names.get("n")
-			w.subs.wildcard.handedOver.add(n.entry, n.entry.Resource())
-		}},
-		{"content that waits of a member that is gone", "is not released", func(w *typeSub) {
-			e := w.subs.wildcard.Collection().LastRemoved()
-			w.subs.wildcard.handedOver.add(e, resource(cds, "b@1"))
-		}},
 		{"version in the bytes of a resource", "lies in what may go", func(w *typeSub) {
 			w.held.set("a", w.subs.wildcard.Collection().First().Resource().Shown())
 		}},

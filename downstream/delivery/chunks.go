@@ -7,7 +7,7 @@ func beginner(f *follower) bool {
 	w := f.typeSub
 	switch {
 	case !w.place.incremental(), f.name.renamed, w.subs.globs.directives, w.subs.screen != nil:
-	case f.held != nil, f.handedOver != nil:
+	case f.held != nil:
 	case w.subs.names.len() > 0, w.again != nil, w.held.versions != nil, w.answers != nil:
 	case f.Collection().Wildcard() && w.subs.parts.anyNamed(&w.subs):
 	default:

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // deliverNames delivers the changed names: those that took something away up to a number, or
@@ -73,7 +72,6 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 	n.toldAbsent = say == sayRemoved || (n.toldAbsent && say == sayNothing)
 	w.comparedByAlias(e)
 	w.held.drop(e.Key())
-	w.changed.handedOver.drop(n)
 	n.delivered()
 	return true
 }
@@ -99,15 +97,13 @@ func (p *delivery) actionFor(n *nameSub) nameAction {
 		return sayLater
 	case e.Marks().Suspect && p.sub != nil:
 		return sayAlone
-	case n.content() == nil:
-		return sayNothing // the server is asked again for it (TTL-5)
 	}
 	return sayContent
 }
 
 // nameContent sends the content of a name.
 func (p *delivery) nameContent(n *nameSub) bool {
-	r := n.content()
+	r := n.entry.Resource()
 	if !p.writer.add(n.entry, r, n.sentName(), n.pushed) {
 		return false
 	}
@@ -118,12 +114,6 @@ func (p *delivery) nameContent(n *nameSub) bool {
 	n.response = p.writer.cur.flight.number
 	p.cluster(r, !n.holds)
 	return true
-}
-
-// content is what the client can be sent, kept or handed over to it (TTL-5); nil if there is
-// nothing.
-func (n *nameSub) content() *wire.Resource {
-	return n.entry.ContentOr(n.typeSub.changed.handedOver[n])
 }
 
 // holds reports whether the client said that it holds the content that a name has now, under

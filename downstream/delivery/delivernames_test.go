@@ -73,8 +73,8 @@ func TestDeniedLater_ACC3(t *testing.T) {
 	b.expect(c.collect())
 }
 
-// Content that is not kept is sent to a client that holds other content (TTL-5, RES-11).
-func TestHeldTransientName_TTL5_RES11(t *testing.T) {
+// Content that is not to be cached is sent to a client that holds other content (TTL-5, RES-11).
+func TestHeldNameNotToCache_TTL5_RES11(t *testing.T) {
 	b := newBed(t, cache.Limits{})
 	c := b.join()
 	c.presents(eds, "a@1", "a")

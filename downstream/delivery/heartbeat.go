@@ -13,14 +13,8 @@ import (
 // (RES-4).
 func (wr *writer) heartbeat(e *cache.Entry, name string, late bool) bool {
 	ttl, twice := wr.remaining(e), wr.table.HasAliases() || wr.typeSub.subs.globs.directives
-	switch {
-	case e.State() == cache.Present && (ttl == 0 || twice || late):
+	if ttl == 0 || twice || late {
 		return wr.add(e, e.Resource(), name, false)
-	case ttl == 0:
-		return true
-	case twice:
-		wr.cur = nil // without the content it can only go into a response of its own
-		defer func() { wr.cur = nil }()
 	}
 	version := e.Version()
 	if !wr.room(len(name) + len(version) + 2*nameOverhead + ttlOverhead) {
@@ -56,11 +50,7 @@ func (wr *writer) nameHeartbeat(sub *nameSub) bool {
 	if e.Lifetime() == nil || w.again.lacks(e, e.Changed()) {
 		return true
 	}
-	late := e.Lifetime().Late(sub.missedHeartbeat, wr.time(w))
-	if late && w.renewals.lapses(lapsed{sub: sub, entry: e}, w.list.full) {
-		return true
-	}
-	return wr.heartbeat(e, sub.sentName(), late)
+	return wr.heartbeat(e, sub.sentName(), e.Lifetime().Late(sub.missedHeartbeat, wr.time(w)))
 }
 
 // memberHeartbeats sends the heartbeats of members. They go before the members: content that is
@@ -73,7 +63,7 @@ func (p *delivery) memberHeartbeats(f *follower) bool {
 	}
 	for l := f.Collection().Heartbeats().After(f.ttl.heartbeat); l != nil; l = l.Next() {
 		e, late := l.Entry(), l.Late(l.Before() > f.ttl.heartbeat, p.writer.time(w))
-		if w.toldOf(f, e) && !(late && w.renewals.lapses(lapsed{follower: f, entry: e}, w.list.full)) && !p.writer.heartbeat(e, f.name.of(e), late) {
+		if w.toldOf(f, e) && !p.writer.heartbeat(e, f.name.of(e), late) {
 			return false
 		}
 		f.ttl.heartbeat = l.Number()
@@ -104,16 +94,7 @@ func (w *typeSub) heartbeatsDue() bool {
 // content, and by no other way.
 func (w *typeSub) toldOf(f *follower, e *cache.Entry) bool {
 	_, owed := w.answers[e.Key()]
-	return !owed && !hides(f, e) && !w.subs.byName(f, e.Key()) && e.Changed() <= f.Sent() && !w.missed(f, e) && !w.again.lacks(e, e.Changed())
-}
-
-// missed reports whether the client did not follow yet when the content of a member was handed
-// over (TTL-5).
-func (w *typeSub) missed(f *follower, e *cache.Entry) bool {
-	if w.list.full {
-		return e.Listed() == nil
-	}
-	return e.State() == cache.Transient && f.Begun() >= e.Changed()
+	return !owed && !hides(f, e) && !w.subs.byName(f, e.Key()) && e.Changed() <= f.Sent() && !w.again.lacks(e, e.Changed())
 }
 
 // checkExpiry looks at the TTLs of a collection that ran out since the last Collect. A client

@@ -55,31 +55,6 @@ func TestHeartbeatsOfWhatIsSent_TTL3_ACC3(t *testing.T) {
 	}
 }
 
-// A client that follows a collection since its member was handed over did not get the content, and is told no
-// heartbeat of it (TTL-5).
-func TestMissedContent_TTL5(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, cache.Limits{})
-		early := b.joinAs(timed)
-		early.sub(eds, "*")
-		b.connect(0)
-		b.says(eds, "+kept@1~1m")
-		b.once(eds, "a@1~1m")
-		late := b.joinAs(timed)
-		late.sub(eds, "*")
-		missed := func(p *peer, name string) (missed bool) {
-			w := p.c.find(eds)
-			b.store.View(func() { missed = w.missed(w.subs.wildcard, w.subs.wildcard.Collection().Table().Find(name)) })
-			return missed
-		}
-		for name, want := range map[string]bool{"a": true, "kept": false} {
-			if missed(early, name) || missed(late, name) != want {
-				t.Errorf("%s: the first client missed it: %t, the second one: %t", name, missed(early, name), missed(late, name))
-			}
-		}
-	})
-}
-
 // In the state of the world the shortest TTL of what is renewed counts, and of what lists tell (TTL-1).
 func TestShortestTTL_TTL1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

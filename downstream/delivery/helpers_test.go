@@ -168,6 +168,12 @@ func (b *bed) demand(stream int) []string {
 	return said
 }
 
+// once applies a resource that is not to be cached.
+func (b *bed) once(typeURL, text string) {
+	b.Helper()
+	b.says(typeURL, "+"+text+"!")
+}
+
 // What the server says in a few words.
 var resource, heartbeat, response = words.Resource, words.Heartbeat, words.Response
 

@@ -91,7 +91,7 @@ func retained(w *typeSub, after uint64) (all []Named, sum digest.Sum) {
 func (l *lister) all(w *typeSub) {
 	for _, sub := range w.subs.names.sorted() {
 		switch e := sub.entry; {
-		case e.Listed() == nil:
+		case e.Resource() == nil:
 			if l.keys != nil && !e.Open() {
 				l.keys[e.Key()] = true // it is known not to be there, whatever "*" brings
 			}
@@ -110,7 +110,7 @@ func (l *lister) all(w *typeSub) {
 func (l *lister) members(subs *subscribed, f *follower) {
 	for e := f.Collection().First(); e != nil; e = e.Next() {
 		switch {
-		case e.Listed() == nil, subs.byName(f, e.Key()) && !subs.parts.named(e.Key(), subs):
+		case e.Resource() == nil, subs.byName(f, e.Key()) && !subs.parts.named(e.Key(), subs):
 		case f.name.wildcard && l.keys[e.Key()]: // RES-4
 		default:
 			l.entry(e, f.name.of(e))
@@ -122,7 +122,7 @@ func (l *lister) entry(e *cache.Entry, name string) {
 	if l.keys != nil {
 		l.keys[e.Key()] = true
 	}
-	l.add(e.Listed(), name, l.delivery.writer.remaining(e))
+	l.add(e.Resource(), name, l.delivery.writer.remaining(e))
 }
 
 func (l *lister) add(r *wire.Resource, name string, ttl time.Duration) {
@@ -197,7 +197,7 @@ func (l *lister) levelled(w *typeSub, f *follower) {
 		if pushed {
 			f.since++
 		}
-		if r := e.Listed(); r != nil && !hides(f, e) {
+		if r := e.Resource(); r != nil && !hides(f, e) {
 			l.delivery.cluster(r, l.delivery.isNew(f, e))
 		}
 		f.Advance(e)
@@ -239,7 +239,7 @@ func (w *typeSub) current() bool {
 		return false
 	}
 	c, v := w.subs.wildcard.Collection(), w.version()
-	return c.Synced() && c.Transient() == 0 && v.shown(w.list.presented) && v.trusted()
+	return c.Synced() && v.shown(w.list.presented) && v.trusted()
 }
 
 // hasTTLs reports whether members of "*" have TTLs that the client is to be told, or had TTLs

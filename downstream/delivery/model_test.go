@@ -49,6 +49,7 @@ type modelServer struct {
 	now     time.Time
 	source  modelSource
 	starred map[string]bool // xdstp names that "*" means
+	passed  map[string]bool // names, and globs with members, that were not to be cached (TTL-5)
 	clients []*modelClient
 }
 
@@ -664,7 +665,7 @@ func testModel(t *testing.T, source modelSource) {
 		all.MinChunk = 1
 		full := source.full || (!source.state && rapid.Bool().Draw(t, "full"))
 		store := all.Open(source.source(full))
-		server := &modelServer{t: t, cache: all, store: store, exists: map[string]content{}, resend: rapid.Bool().Draw(t, "resend"), now: time.Now(), source: source}
+		server := &modelServer{t: t, cache: all, store: store, exists: map[string]content{}, passed: map[string]bool{}, resend: rapid.Bool().Draw(t, "resend"), now: time.Now(), source: source}
 		all.Now = func() time.Time { return server.now }
 		ahead := &modelReader{server: server, pins: map[string]int{}, knows: map[refKey]cache.Reference{}}
 		join := func(form Form, old *modelClient) *modelClient {
@@ -709,6 +710,9 @@ func testModel(t *testing.T, source modelSource) {
 				c.ttl = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, longTTL}).Draw(t, "ttl")
 				c.once = rapid.IntRange(0, 3).Draw(t, "do_not_cache") == 0
 				c.leads = strings.Contains(name, "Collection/")
+				if c.once {
+					server.passed[name], server.passed[keyer.GlobOf(name)] = true, true
+				}
 				server.set(name, &c)
 			},
 			"beat": func(*rapid.T) { server.beat() },

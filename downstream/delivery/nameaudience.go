@@ -61,7 +61,6 @@ func (n *nameSub) leave(others cache.Audience) cache.Audience {
 
 func (s *sole) Changed()                         { s.audience().Changed() }
 func (s *sole) Removed(r cache.Removal)          { s.audience().Removed(r) }
-func (s *sole) HandOver(h cache.Handover)        { s.audience().HandOver(h) }
 func (s *sole) Confirmed()                       { s.audience().Confirmed() }
 func (s *sole) Renewed(ttlRemoved bool)          { s.audience().Renewed(ttlRemoved) }
 func (s *sole) Erred()                           { s.audience().Erred() }
@@ -89,13 +88,6 @@ func (a *audience) Removed(r cache.Removal) {
 		if !r.Expired || !n.dropsByItself(r.Content) {
 			n.push()
 		}
-	}
-}
-
-// HandOver brings each client content that is not kept.
-func (a *audience) HandOver(h cache.Handover) {
-	for _, n := range *a {
-		n.handOver(h)
 	}
 }
 
@@ -175,7 +167,6 @@ func (n *nameSub) end() {
 		w.subs.names.sum = w.subs.names.sum.Minus(n.entry.Digest())
 	}
 	n.ended, n.retained = true, nil
-	w.changed.handedOver.drop(n)
 	w.changed.errors.drop(n)
 	if n.dirty {
 		w.changed.end()
@@ -188,7 +179,7 @@ func (n *nameSub) end() {
 // reject it, and waits for no answer. content is the number of the change that brought the
 // content.
 func (n *nameSub) dropsByItself(content uint64) bool {
-	if !n.typeSub.place.form.TTL || !n.holds || n.dirty || n.askedAgain {
+	if !n.typeSub.place.form.TTL || !n.holds || n.dirty {
 		return false
 	}
 	if n.typeSub.list.refused || n.typeSub.again.lacks(n.entry, content) {

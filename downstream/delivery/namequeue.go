@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/internal/few"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // nameQueue are the name subscriptions of one type with something due.
@@ -15,8 +14,7 @@ type nameQueue struct {
 	ended  int        // number of ended ones in names
 	merged int        // updates that a later one replaced before they were sent
 
-	errors     dueErrors
-	handedOver handedOver[*nameSub]
+	errors dueErrors
 }
 
 // add appends a subscription that is not in the queue.
@@ -87,23 +85,4 @@ func (d *dueErrors) sorted() []*nameSub {
 		return nil
 	}
 	return slices.SortedFunc(maps.Keys(d.names), func(a, b *nameSub) int { return strings.Compare(a.spelling, b.spelling) })
-}
-
-// handedOver is content that is not kept and waits for one client (TTL-5): by name
-// subscription, or by member.
-type handedOver[K comparable] map[K]*wire.Resource
-
-// add has content wait.
-func (h *handedOver[K]) add(key K, r *wire.Resource) {
-	if *h == nil {
-		*h = make(handedOver[K])
-	}
-	(*h)[key] = r
-}
-
-// drop forgets the content that waits, if there is some.
-func (h *handedOver[K]) drop(key K) {
-	if *h != nil {
-		*h = few.Without(*h, key)
-	}
 }

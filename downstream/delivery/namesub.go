@@ -23,14 +23,14 @@ func (n *nameSub) push() {
 		n.typeSub.changed.merged++
 	}
 	n.makeDue()
-	n.pushed, n.heartbeat, n.askedAgain = true, false, false
+	n.pushed, n.heartbeat = true, false
 	n.typeSub.ring()
 }
 
 // renew makes a heartbeat due for the subscription's client, unless the client is sent the
 // content anyway.
 func (n *nameSub) renew() {
-	if n.dirty || n.askedAgain {
+	if n.dirty {
 		n.missedHeartbeat = n.heartbeat
 		return
 	}
@@ -41,9 +41,6 @@ func (n *nameSub) renew() {
 
 // repeat makes the content due again.
 func (n *nameSub) repeat() {
-	if n.askedAgain {
-		return
-	}
 	n.makeDue()
 	n.heartbeat = false
 	n.typeSub.ring()
@@ -58,11 +55,8 @@ func (n *nameSub) takesAway() bool { return n.holds && !n.exists() && !n.stays()
 // (ERR-1).
 func (n *nameSub) stays() bool { return n.entry.Open() && !n.absenceDue }
 
-// known reports whether the server answered the name, and the relay has kept the answer.
-func (n *nameSub) known() bool {
-	s := n.entry.State()
-	return s != cache.Unknown && s != cache.Transient
-}
+// known reports whether the server answered the name.
+func (n *nameSub) known() bool { return n.entry.State() != cache.Unknown }
 
 // sentName returns the name under which the client is sent the content: that of another resource
 // for an alias (RES-10).

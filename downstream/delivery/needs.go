@@ -15,12 +15,6 @@ func (w *typeSub) needs() cache.Needs {
 	if form.State {
 		n |= cache.NeedsDigests
 	}
-	if w.list.full {
-		n |= cache.NeedsLists
-	}
-	if form.renewsWhole() && !w.list.full {
-		n |= cache.NeedsWhole
-	}
 	if concludes(w) {
 		n |= cache.NeedsBreaks
 	}
@@ -58,7 +52,7 @@ func (w *typeSub) lacksHeld() bool {
 	if !w.list.awaited() {
 		return false
 	}
-	lacks := !(w.subs.known() && w.subs.allListed())
+	lacks := !w.subs.known()
 	if w.list.presented == "" {
 		return lacks && w.place.form.Relay
 	}

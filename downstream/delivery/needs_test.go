@@ -17,11 +17,11 @@ func TestNeeds_TTL1_RES2(t *testing.T) {
 		{"incremental", Form{}, cds, cache.NeedsStream},
 		{"incremental, with TTLs", timed, cds, cache.NeedsStream | cache.NeedsTTL},
 		{"incremental, a relay", Form{Relay: true}, cds, cache.NeedsStream | cache.NeedsBreaks},
-		{"lists", Form{State: true}, cds, cache.NeedsStream | cache.NeedsDigests | cache.NeedsLists},
-		{"lists, with TTLs", Form{State: true, TTL: true}, cds, cache.NeedsStream | cache.NeedsTTL | cache.NeedsDigests | cache.NeedsLists},
-		{"lists, a relay", Form{State: true, Relay: true}, cds, cache.NeedsStream | cache.NeedsDigests | cache.NeedsLists},
+		{"lists", Form{State: true}, cds, cache.NeedsStream | cache.NeedsDigests},
+		{"lists, with TTLs", Form{State: true, TTL: true}, cds, cache.NeedsStream | cache.NeedsTTL | cache.NeedsDigests},
+		{"lists, a relay", Form{State: true, Relay: true}, cds, cache.NeedsStream | cache.NeedsDigests},
 		{"state of the world, by what changed", Form{State: true}, eds, cache.NeedsStream | cache.NeedsDigests},
-		{"the same with TTLs", Form{State: true, TTL: true}, eds, cache.NeedsStream | cache.NeedsTTL | cache.NeedsDigests | cache.NeedsWhole},
+		{"the same with TTLs", Form{State: true, TTL: true}, eds, cache.NeedsStream | cache.NeedsTTL | cache.NeedsDigests},
 		{"the same of a relay", Form{State: true, Relay: true}, eds, cache.NeedsStream | cache.NeedsDigests | cache.NeedsBreaks},
 	} {
 		c := newBed(t, cache.Limits{}).joinAs(tc.form)

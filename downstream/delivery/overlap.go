@@ -80,7 +80,7 @@ func (d *debt) settle() {
 	}
 	switch e := g.Collection().Table().Find(d.name.Key); {
 	case e != nil && g.Passed(e):
-		w.answer(d.name)
+		w.answers.owe(d.name)
 	case d.instead: // told when the follower comes to it, or when nothing is known to be there
 		g.mayHold(d.name.Key)
 	}
@@ -97,7 +97,7 @@ func (u *update) release() {
 		switch {
 		case u.subs.names.named(n.Key):
 		case star == u.subs.wildcard, u.subs.globs.of(n.Key) != nil:
-			u.typeSub.answer(n)
+			u.typeSub.answers.owe(n)
 		default:
 			u.others = append(u.others, n)
 		}
@@ -114,7 +114,7 @@ func (u *update) tellStar() {
 	}
 	star.typeSub.place.store.Edit(func() {
 		for _, n := range u.others {
-			star.typeSub.answer(n)
+			star.typeSub.answers.owe(n)
 		}
 		if u.globEnded {
 			star.held.doubt()

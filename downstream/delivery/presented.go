@@ -73,7 +73,6 @@ func (p *presentation) name(sub *nameSub, version []byte) {
 	w, key := p.typeSub, sub.entry.Key()
 	if p.begun && !p.distrust && len(p.subs.names.respelled[key]) == 0 && sub.same(version) {
 		w.held.drop(key)
-		w.changed.handedOver.drop(sub)
 		w.subs.screen.serves(sub.spelling, sub.sentName())
 		sub.holds, sub.dirty, sub.pushed, sub.absenceDue = true, false, false, false
 		return
@@ -195,10 +194,9 @@ func (p *presentation) sort() map[*follower]*heldVersions {
 }
 
 // comparable reports whether only the versions of its members decide what a follower sends:
-// nothing was sent or presented before, the client needs no TTLs (TTL-1), and all members are
-// kept (TTL-5).
+// nothing was sent or presented before, and the client needs no TTLs (TTL-1).
 func (p *presentation) comparable(f *follower) bool {
-	return p.subs.screen == nil && f.Sent() == 0 && f.held.none() && f.Collection().Transient() == 0 &&
+	return p.subs.screen == nil && f.Sent() == 0 && f.held.none() &&
 		(!p.typeSub.place.form.TTL || !f.Collection().Table().HasTTLs())
 }
 

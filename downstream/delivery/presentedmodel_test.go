@@ -102,7 +102,7 @@ func (s *presentedServer) step() {
 	case 3:
 		text += "~1h"
 	case 4:
-		s.bed.onceOn(stream, cds, name+"@"+version)
+		s.bed.saysOn(stream, cds, "+"+name+"@"+version+"!")
 		s.held[name] = version
 		return
 	}

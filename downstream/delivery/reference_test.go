@@ -177,18 +177,6 @@ func TestReferences_LIST2(t *testing.T) {
 		b.store.Session().Settle(time.Now().Add(time.Minute))
 		b.expect(b.references(), "-"+listName)
 	})
-	t.Run("TTL-5 what is not to be kept is not read", func(t *testing.T) {
-		b := referringBed(t)
-		p := b.join()
-		p.sub(ldsList, "a")
-		b.demand(0)
-		b.lists(ldsList, directory(t, "a", "1", true))
-		b.expect(b.references())
-		b.lists(ldsList, directory(t, "a", "2", false))
-		b.expect(b.references(), "a@2 watched: true")
-		b.lists(ldsList, directory(t, "a", "3", true))
-		b.expect(b.references(), "-a")
-	})
 	t.Run("LIST-2 the relay's own reading is no client's", func(t *testing.T) {
 		b := referringBed(t)
 		reader := Read(b.store, func() {})

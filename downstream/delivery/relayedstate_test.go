@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,210 +8,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
-
-// heldFor is how much of what is not to be cached is held for lists.
-func (b *bed) heldFor(member string) bool {
-	b.Helper()
-	for _, k := range []cache.Kind{cache.WholeType, cache.ByName} {
-		t := b.store.FindTable(cds, k)
-		if t == nil {
-			continue
-		}
-		if e := t.Find(member); e != nil && e.State() == cache.Transient && e.Listed() != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// anew answers what the relay asks for again with what the server has.
-func (b *bed) anew(member, content string) {
-	b.Helper()
-	switch said := b.demand(0); {
-	case len(said) == 0:
-		b.Fatal("TTL-5: the server is not asked again")
-	case said[0] == "begin anew":
-		b.store.Session().Lost(streamOf(0))
-		b.connect(0)
-	}
-	b.once(cds, member+"@"+content)
-}
-
-// Lists hold everything, so what is not to be cached is held for those who are sent
-// some; nobody else gets it from there, in whatever order clients come and go.
-func TestDoNotCacheInLists_TTL5(t *testing.T) {
-	for _, s := range []struct {
-		name string
-		run  func(b *bed, sub, member string)
-	}{
-		{"RES-2 each list holds it", func(b *bed, sub, member string) {
-			c := b.joinAs(wrappedForm)
-			c.sub(cds, sub, "zz")
-			b.connect(0)
-			b.connect(1)
-			b.once(cds, member+"@1")
-			b.expect(c.worlds(), "CDS +"+member+"@1")
-			b.other("+zz@1")
-			b.expect(c.worlds(), "CDS +"+member+"@1 +zz@1")
-			b.once(cds, member+"@2")
-			b.expect(c.worlds(), "CDS +"+member+"@2 +zz@1")
-			b.says(cds, "-"+member)
-			b.expect(c.worlds(), "CDS +zz@1")
-		}},
-		{"STR-7 the same again is no reason for a list", func(b *bed, sub, member string) {
-			c := b.joinAs(wrappedForm)
-			c.sub(cds, sub)
-			b.connect(0)
-			b.once(cds, member+"@1")
-			b.expect(c.worlds(), "CDS +"+member+"@1")
-			b.once(cds, member+"@1")
-			b.expect(c.worlds())
-			b.once(cds, member+"@2")
-			b.once(cds, member+"@2")
-			b.expect(c.worlds(), "CDS +"+member+"@2")
-			b.expect(c.worlds())
-		}},
-		{"who is sent lists and comes second is served from what the first one's hold", func(b *bed, sub, member string) {
-			c := b.joinAs(wrappedForm)
-			c.sub(cds, sub)
-			b.connect(0)
-			b.once(cds, member+"@1")
-			c.worlds()
-			late := b.joinAs(wrappedForm)
-			late.sub(cds, sub)
-			b.expect(late.worlds(), "CDS +"+member+"@1")
-			b.expect(b.demand(0))
-		}},
-		{"who is sent lists and comes after an incremental client makes the relay ask again", func(b *bed, sub, member string) {
-			c := b.join()
-			c.sub(cds, sub)
-			b.connect(0)
-			b.once(cds, member+"@1")
-			b.expect(c.collect(), "CDS +"+member+"@1")
-			late := b.joinAs(wrappedForm)
-			late.sub(cds, sub)
-			late.worlds() // without it, if there is anything to say
-			b.anew(member, "1")
-			b.expect(late.worlds(), "CDS +"+member+"@1")
-			b.expect(c.collect())
-		}},
-		{"an incremental client that comes later makes the relay ask again", func(b *bed, sub, member string) {
-			c := b.joinAs(wrappedForm)
-			c.sub(cds, sub)
-			b.connect(0)
-			b.once(cds, member+"@1")
-			b.expect(c.worlds(), "CDS +"+member+"@1")
-			late := b.join()
-			late.sub(cds, sub)
-			b.expect(late.collect())
-			b.anew(member, "1")
-			b.expect(late.collect(), "CDS +"+member+"@1")
-			b.expect(c.worlds())
-			b.once(cds, member+"@2")
-			b.expect(late.collect(), "CDS +"+member+"@2")
-			b.expect(c.worlds(), "CDS +"+member+"@2")
-		}},
-		{"the bytes go with the last one who is sent lists", func(b *bed, sub, member string) {
-			c, d, beside := b.joinAs(wrappedForm), b.joinAs(bareForm), b.join()
-			for _, p := range []*peer{c, d, beside} {
-				p.sub(cds, sub)
-			}
-			b.connect(0)
-			b.once(cds, member+"@1")
-			c.leave()
-			if !b.heldFor(member) {
-				b.Error("not held for the other one")
-			}
-			d.unsub(cds, sub)
-			if b.heldFor(member) {
-				b.Error("held for nobody")
-			}
-			b.expect(beside.collect(), "CDS +"+member+"@1")
-			late := b.joinAs(wrappedForm)
-			late.sub(cds, sub)
-			late.worlds()
-			b.anew(member, "1")
-			b.expect(late.worlds(), "CDS +"+member+"@1")
-		}},
-		{"RES-2 a warm client waits for what was not kept", func(b *bed, sub, member string) {
-			c := b.join()
-			c.sub(cds, sub)
-			b.connect(0)
-			b.once(cds, member+"@1")
-			c.collect()
-			b.after(2 * quiet)
-			warm := b.joinAs(wrappedForm)
-			warm.show(cds, "old", sub)
-			b.expect(warm.worlds())
-			b.anew(member, "1")
-			b.expect(warm.worlds(), "CDS +"+member+"@1")
-		}},
-		{"TTL-1 TTL-2 with a ttl", func(b *bed, sub, member string) {
-			able, plain := b.joinAs(timedState), b.joinAs(wrappedForm)
-			able.sub(cds, sub)
-			plain.sub(cds, sub)
-			b.connect(0)
-			b.once(cds, member+"@1~10s")
-			b.expect(able.worlds(), "CDS +"+member+"@1~10s")
-			b.expect(plain.worlds(), "CDS +"+member+"@1")
-			b.after(4 * time.Second)
-			b.says(cds, "="+member+"@1~20s")
-			b.expect(able.worlds(), "CDS ="+member+"@1~20s")
-			b.after(20 * time.Second)
-			b.expect(able.worlds())
-			b.expect(plain.worlds(), "CDS")
-		}},
-		// The content ran out by what the client was told, and its heartbeat comes after
-		// that: only the content can bring it back.
-		{"TTL-3 a heartbeat that comes too late is a list", func(b *bed, sub, member string) {
-			able := b.joinAs(timedState)
-			able.sub(cds, sub)
-			b.connect(0)
-			b.once(cds, member+"@1~10s")
-			b.expect(able.worlds(), "CDS +"+member+"@1~10s")
-			b.after(9 * time.Second)
-			b.says(cds, "="+member+"@1~10s")
-			b.after(5 * time.Second)
-			b.expect(able.worlds(), "CDS ="+member+"@1~5s")
-			b.expect(able.worlds())
-		}},
-	} {
-		for sub, member := range subscriptions {
-			t.Run("TTL-5 "+s.name+", subscribed as "+strings.ReplaceAll(sub, "/", "|"), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { s.run(newBed(t, cache.Limits{}), sub, member) })
-			})
-		}
-	}
-}
-
-// other applies a response on the stream that carries names.
-func (b *bed) other(words ...string) {
-	b.Helper()
-	stream := 0
-	if b.store.Session().StreamWanted(streamOf(1)) {
-		stream = 1
-	}
-	b.saysOn(stream, cds, words...)
-}
-
-// Types whose responses need not be complete hold nothing back for anybody.
-func TestDoNotCacheOfOtherTypes_TTL5(t *testing.T) {
-	b := newBed(t, cache.Limits{})
-	c := b.joinAs(wrappedForm)
-	c.sub(eds, "a", "b")
-	b.connect(0)
-	b.once(eds, "a@1")
-	b.expect(c.worlds(), "EDS +a@1")
-	b.says(eds, "+b@1")
-	b.expect(c.worlds(), "EDS +b@1")
-	late := b.joinAs(wrappedForm)
-	late.sub(eds, "a")
-	b.expect(late.worlds())
-	b.expect(b.demand(0), "EDS -a", "EDS +a")
-	b.once(eds, "a@1")
-	b.expect(late.worlds(), "EDS +a@1")
-	b.expect(c.worlds())
-}
 
 // stateTTL is stateOf with resources as they are written for an incremental source.
 func stateTTL(typeURL, version string, words ...string) *wire.Response {
@@ -308,17 +103,11 @@ func TestApplyStateTTL(t *testing.T) {
 					b.Fatal(err)
 				}
 			}
-			b.expect(able.collect(), "CDS +b@v1 +a@v1")
+			b.expect(able.collect(), "CDS +a@v1 +b@v1")
 			listed := b.joinAs(wrappedForm)
 			listed.sub(cds, "*")
-			b.expect(listed.worlds(), "CDS +b@v1")
-			b.expect(b.demand(0), "begin anew")
-			b.store.Session().Lost(streamOf(0))
-			b.connect(0)
-			if err := b.applyState(r); err != nil {
-				b.Fatal(err)
-			}
 			b.expect(listed.worlds(), "CDS +a@v1 +b@v1")
+			b.expect(b.demand(0))
 			if err := b.applyState(r); err != nil {
 				b.Fatal(err)
 			}
@@ -359,32 +148,5 @@ func (b *bed) world(version string, words ...string) {
 	b.Helper()
 	if err := b.applyState(stateTTL(cds, version, words...)); err != nil {
 		b.Fatalf("Apply: %v", err)
-	}
-}
-
-// What waits for a client goes with what it belongs to.
-func TestDoNotCache_PassedOver_TTL5(t *testing.T) {
-	for _, sub := range []string{"*", nameG1, globG} {
-		t.Run(sub, func(t *testing.T) {
-			b := newBed(t, cache.Limits{})
-			c := b.joinAs(wrappedForm)
-			c.sub(eds, sub)
-			b.connect(0)
-			c.busy[eds] = true
-			for range 100 {
-				b.once(eds, nameG1+"@1")
-				b.expect(c.worlds())
-				b.says(eds, "-"+nameG1)
-				b.expect(c.worlds())
-			}
-			w := c.c.find(eds)
-			waiting := len(w.changed.handedOver)
-			for f := range w.subs.cursors() {
-				waiting += len(f.handedOver)
-			}
-			if waiting != 0 {
-				t.Errorf("%d resources still wait", waiting)
-			}
-		})
 	}
 }

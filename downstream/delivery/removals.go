@@ -37,7 +37,6 @@ func (p *delivery) memberRemovals(w *typeSub, f *follower, upTo uint64) {
 		switch {
 		case hides(f, e): // what the client holds of it goes with what else does not exist
 			f.since++
-			f.handedOver.drop(e)
 			f.AdvanceRemovals(e)
 			continue
 		case w.subs.byName(f, e.Key()):
@@ -63,7 +62,6 @@ func (p *delivery) memberRemovals(w *typeSub, f *follower, upTo uint64) {
 		default: // the member came and went between two Collects
 		}
 		f.compared(e.Key())
-		f.handedOver.drop(e)
 		w.answers.drop(e.Key())
 		f.AdvanceRemovals(e)
 	}

@@ -59,7 +59,7 @@ func (r renewer) name(w *typeSub, n *nameSub) (done bool) {
 	if e.Marks().Alias {
 		name = e.ServedName()
 	}
-	if !n.heartbeat || (!w.again.lacks(e, e.Changed()) && !r.add(w, lapsed{sub: n, entry: e}, name)) {
+	if !n.heartbeat || (!w.again.lacks(e, e.Changed()) && !r.add(e, name)) {
 		return false
 	}
 	n.dirty, n.heartbeat = false, false
@@ -71,7 +71,7 @@ func (r renewer) members(f *follower) {
 	w := f.typeSub
 	for l := f.Collection().Heartbeats().After(f.ttl.heartbeat); l != nil; l = l.Next() {
 		e := l.Entry()
-		if w.toldOf(f, e) && !r.add(w, lapsed{follower: f, entry: e}, f.name.of(e)) {
+		if w.toldOf(f, e) && !r.add(e, f.name.of(e)) {
 			return
 		}
 		f.ttl.heartbeat = l.Number()
@@ -80,12 +80,8 @@ func (r renewer) members(f *follower) {
 
 // add sends a resource; false if there is no room. A resource whose TTL was removed goes with
 // the additions.
-func (r renewer) add(w *typeSub, l lapsed, name string) bool {
-	content := l.entry.ForRenewal()
-	if (content == nil && w.renewals.lapses(l, w.list.full)) || r.writer.remaining(l.entry) == 0 {
-		return true
-	}
-	return r.writer.add(l.entry, content, name, false)
+func (r renewer) add(e *cache.Entry, name string) bool {
+	return r.writer.remaining(e) == 0 || r.writer.add(e, e.Resource(), name, false)
 }
 
 // ttls brings a follower level with what happened to the TTLs of its collection, as far as that
@@ -104,7 +100,7 @@ func (p *delivery) removedTTLs(f *follower) bool {
 	}
 	for l := f.Collection().Heartbeats().After(f.ttl.removed); l != nil; l = l.Next() {
 		e := l.Entry()
-		if l.TTL() == 0 && e.Resource() != nil && f.typeSub.toldOf(f, e) && !p.writer.add(e, e.Resource(), f.name.of(e), false) {
+		if l.TTL() == 0 && f.typeSub.toldOf(f, e) && !p.writer.add(e, e.Resource(), f.name.of(e), false) {
 			return false
 		}
 		f.ttl.removed = l.Number()

@@ -143,26 +143,3 @@ func TestResolved_RES2(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
-
-// What is not kept is asked for again, by name and by glob, without the stream, which
-// there is none of, beginning anew (TTL-5).
-func TestResolved_TTL5(t *testing.T) {
-	b := resolvedBed(t)
-	p := b.join()
-	p.subResolved(altQ, altQ)
-	p.subResolved(altG, altG)
-	b.demand(0)
-	passing := resource(cds, altH1+"@1")
-	passing.DoNotCache = true
-	found := []*cache.Resolved{{TypeURL: cds, Found: []cache.Found{{Key: altQ, Resource: passing}, {Key: altG1, Resource: passing}}}}
-	b.store.Session().ApplyResolved(found, time.Now())
-	b.expect(p.collect(), "CDS +"+altQ+"@1 +"+nameG1+"@1")
-	late := b.join()
-	late.subResolved(altQ, altQ)
-	late.subResolved(altG, altG)
-	b.expect(late.collect())
-	b.expectAll(b.demand(0), "CDS +"+altG+" +"+altQ, "CDS -"+altG+" -"+altQ)
-	b.store.Session().ApplyResolved(found, time.Now())
-	b.expect(late.collect(), "CDS +"+altQ+"@1 +"+nameG1+"@1")
-	b.expect(p.collect())
-}

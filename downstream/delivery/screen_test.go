@@ -334,7 +334,7 @@ func (p *both) note(line string) {
 func (p *both) hear(w int) []string {
 	if c := p.polls[w]; c != nil {
 		s := TakeSnapshot([]*Place{c}, cds)
-		line := []string{s.Version, s.Digest, fmt.Sprint(s.Complete, s.Known, s.Lacks, s.Restored)}
+		line := []string{s.Version, s.Digest, fmt.Sprint(s.Complete, s.Known, s.Restored)}
 		for _, r := range s.Resources {
 			line = append(line, "+"+r.Name+"@"+r.Resource.Version+" "+r.Resource.Name)
 		}

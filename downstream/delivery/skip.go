@@ -16,7 +16,6 @@ func (stateFormat) skip(w *typeSub) {
 		if n.exists() || n.entry.State() == cache.Failed {
 			return false
 		}
-		w.changed.handedOver.drop(n)
 		if n.tellsAbsence() && !n.knowsAbsent() {
 			return false
 		}
@@ -49,13 +48,9 @@ func skipUntold(w *typeSub, f *follower) {
 		}
 		f.since++
 		f.AdvanceRemovals(e)
-		f.handedOver.drop(e)
 	}
 	if w.list.full {
 		return
-	}
-	if f.Behind() {
-		forgetGone(f)
 	}
 	f.SkipRemovals(c.Floor())
 	f.held = nil
@@ -80,7 +75,6 @@ func skipUnknown(w *typeSub, f *follower) {
 		if hides(f, e) {
 			f.since++ // no other change replaced it
 		}
-		f.handedOver.drop(e)
 		f.AdvanceRemovals(e)
 	}
 }

@@ -47,9 +47,6 @@ type Snapshot struct {
 	// Known says that something is known of what is subscribed to: a resource, or that there is
 	// none. A list of which nothing is known would delete everything (ABS-3).
 	Known bool
-	// Lacks says that Resources lack content which is not kept, and which the server is asked
-	// for anew; the versions are those of the whole (TTL-5).
-	Lacks bool
 	// Received is when the oldest of the changes since the first snapshot came from upstream;
 	// zero if there was none.
 	Received time.Time
@@ -91,7 +88,7 @@ func TakeSnapshot(clients []*Place, typeURL string, given ...NamedError) *Snapsh
 			}
 		}
 		all.Errors = append(all.Errors, s.Errors...)
-		all.Complete, all.Lacks = all.Complete && s.Complete, all.Lacks || s.Lacks
+		all.Complete = all.Complete && s.Complete
 		all.Restored, all.Awaited = all.Restored || s.Restored, all.Awaited || s.Awaited
 		if s.last > 0 {
 			all.Parts = append(all.Parts, Part{clients[i].store, verdict.Span{First: 1, Last: s.last}})
@@ -152,10 +149,10 @@ func (c *Place) takeSnapshot(typeURL string) *Snapshot {
 		w.list.listed, w.progress.sent = true, c.store.Revision()
 	}
 	s := t.taken
-	total, v := w.subs.digest(t.passed), w.version()
+	total, v := w.subs.digest(digest.Sum{}), w.version()
 	s.Content, s.Version = c.store.VersionOf(total, nil), c.store.VersionOf(total, v.system())
 	s.confirmed = c.store.VersionOf(total.Minus(t.restored), nil)
-	if server := v.server(); server != "" && t.passed == (digest.Sum{}) && w.subs.wildcardOnly() && v.trusted() {
+	if server := v.server(); server != "" && w.subs.wildcardOnly() && v.trusted() {
 		s.Version = server
 	}
 	return s
@@ -187,7 +184,6 @@ func ContentOf(digest string) string {
 type snapshotTaker struct {
 	typeSub  *typeSub
 	names    map[string]bool
-	passed   digest.Sum // of what is not kept
 	restored digest.Sum // of what is restored
 	taken    *Snapshot
 }
@@ -201,7 +197,7 @@ func (t *snapshotTaker) all() {
 		}
 		denied := sub.denied()
 		if !denied {
-			t.add(sub.entry, name, w.changed.handedOver[sub])
+			t.add(sub.entry, name)
 		}
 		t.restore(sub.entry, denied)
 		if sub.entry.Err() != nil && !sub.concealed() {
@@ -213,14 +209,13 @@ func (t *snapshotTaker) all() {
 		for e := f.Collection().First(); e != nil; e = e.Next() {
 			hidden := hides(f, e)
 			if !hidden && !w.subs.byName(f, e.Key()) {
-				t.add(e, f.name.of(e), f.handedOver[e])
+				t.add(e, f.name.of(e))
 			}
 			t.restore(e, hidden)
 		}
 		t.errors(f)
 		// Nobody is told of removals: no tombstone needs to wait for this client.
 		f.SkipRemovals(w.place.store.Revision())
-		forgetGone(f)
 	}
 }
 
@@ -262,20 +257,12 @@ func (s *Snapshot) Equal(o *Snapshot) bool {
 	return slices.Equal(s.Resources, o.Resources) && maps.EqualFunc(s.Without, o.Without, slices.Equal)
 }
 
-// add takes an entry in. waits is its content if that is not kept and waits for the client.
-func (t *snapshotTaker) add(e *cache.Entry, name string, waits *wire.Resource) {
+// add takes an entry in.
+func (t *snapshotTaker) add(e *cache.Entry, name string) {
 	if !e.Exists() {
 		return
 	}
-	r := e.Listed()
-	if r == nil { // not in the sum of the subscriptions either
-		t.passed = t.passed.Plus(digest.Of(e.Key(), e.Version()))
-		r = waits
-	}
-	if r == nil {
-		t.taken.Lacks = true
-		return
-	}
+	r := e.Resource()
 	name, _ = t.typeSub.place.format.measure(r, name)
 	s := t.taken
 	if t.names[name] || !t.typeSub.put(s, outgoing{resource: r, name: name}) {

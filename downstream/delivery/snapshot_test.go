@@ -28,9 +28,6 @@ func (p *peer) snap(typeURL string) (line string, s *Snapshot) {
 	if !s.Complete {
 		all = append(all, "(incomplete)")
 	}
-	if s.Lacks {
-		all = append(all, "(lacks)")
-	}
 	return strings.Join(all, " "), s
 }
 
@@ -131,30 +128,7 @@ func TestSnapshot(t *testing.T) {
 				b.Errorf("%d tombstones keep their bytes", kept)
 			}
 		}},
-		{"TTL-5 what is not kept is waited for, and has the same version then", func(b *bed) {
-			p := b.joinAs(bareForm)
-			p.sub(eds, "a", "b")
-			b.connect(0)
-			b.says(eds, "+b@1")
-			b.once(eds, "a@1")
-			held := p.shows(eds, "a=1 b=1")
-			p.leave()
-			q := b.joinAs(bareForm)
-			q.sub(eds, "b")
-			p = b.joinAs(bareForm)
-			p.sub(eds, "a", "b")
-			b.demand(0)
-			b.once(eds, "a@1")
-			if now := p.shows(eds, "a=1 b=1"); now.Version != held.Version {
-				b.Errorf("version %q, was %q", now.Version, held.Version)
-			}
-			late := b.joinAs(bareForm)
-			late.sub(eds, "a", "b")
-			if now := late.shows(eds, "b=1 (lacks)"); now.Version != held.Version {
-				b.Errorf("version %q of the whole, want %q", now.Version, held.Version)
-			}
-		}},
-		{"TTL-5 what lists hold of what is not kept is there for polls too", func(b *bed) {
+		{"TTL-5 what is not to be cached is there for later polls while one is held", func(b *bed) {
 			p := b.joinAs(bareForm)
 			p.sub(cds, "a")
 			b.connect(0)
@@ -322,24 +296,6 @@ func TestSnapshotRestored_SUR1(t *testing.T) {
 		if _, s := p.snap(eds); s.Restored != tc.want {
 			t.Errorf("after %q something is restored: %t", tc.says, s.Restored)
 		}
-	}
-}
-
-// Content that is not kept waits for a client that polls as long as it is a member.
-func TestSnapshotOfTransientMembers_TTL5(t *testing.T) {
-	b := newBed(t, cache.Limits{})
-	p := b.joinAs(bareForm)
-	p.sub(eds, "*")
-	b.connect(0)
-	b.says(eds, "+b@1")
-	b.once(eds, "a@1")
-	for range 2 {
-		p.shows(eds, "a=1 b=1 (incomplete)")
-	}
-	b.says(eds, "-a")
-	p.shows(eds, "b=1 (incomplete)")
-	if waits := p.c.find(eds).subs.wildcard.handedOver; len(waits) > 0 {
-		t.Errorf("%d resources wait that are gone", len(waits))
 	}
 }
 

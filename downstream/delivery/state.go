@@ -111,9 +111,8 @@ type follower struct {
 	// held is what the client said it holds of the collection (initial_resource_versions), by
 	// key, until each was compared; what is left when the collection is synced does not exist
 	// any more (RES-11).
-	held       *heldVersions
-	withheld   withheld
-	handedOver handedOver[*cache.Entry]
+	held     *heldVersions
+	withheld withheld
 }
 
 // nameSub is one client's subscription to one name.
@@ -128,7 +127,6 @@ type nameSub struct {
 	pushed          bool // dirty because of a change, not of a subscription
 	heartbeat       bool // dirty because of a heartbeat alone (TTL-3)
 	missedHeartbeat bool // heartbeat, and the client was not told of the one before either
-	askedAgain      bool // the content was not kept for the client, and the server is asked again (TTL-5)
 	holds           bool // the client may have the resource
 	absenceDue      bool // the resource does not exist, and the client does not know
 	withheld        bool // the content is restored, and the client presented something else (SUR-1)
@@ -150,21 +148,9 @@ type parts struct {
 	names map[string]int
 }
 
-// renewals is when a type subscription is renewed, in the state of the world, and what cannot
-// be renewed.
+// renewals is when a type subscription is renewed, in the state of the world.
 type renewals struct {
-	next   time.Time // when the client may be renewed again (TTL-1)
-	lapsed []lapsed  // of the present Collect
-}
-
-// lapsed is a resource that was not kept (TTL-5), and that a client which can do TTL has
-// dropped: its heartbeat was not sent before the TTL ran out. A heartbeat does not bring the
-// content back (TTL-3), and the relay has no content to send. It asks the server again, as for
-// a subscription that comes later.
-type lapsed struct {
-	sub      *nameSub  // the client subscribes to it by name; or
-	follower *follower // it is a member
-	entry    *cache.Entry
+	next time.Time // when the client may be renewed again (TTL-1)
 }
 
 // find returns the subscription to a type, nil if there is none. The set changes in Update and

@@ -159,9 +159,6 @@ func makeBeforeBreak(a, b *Batch) int {
 // finish does what a Collect found out and could not do under a store's read lock. It reports
 // whether that makes something due.
 func (s *Subscriber) finish(p *delivery, due *schedule) (more bool) {
-	for _, c := range s.places {
-		c.askForLapsed()
-	}
 	more = s.settleDebts()
 	return s.sendEndpoints(p, due) || more
 }

@@ -110,12 +110,6 @@ func (s *subscribed) open() bool {
 	return s.hasFollower(func(f *follower) bool { return f.Collection().Awaited() })
 }
 
-// allListed reports whether a list would lack nothing because it was not kept (TTL-5).
-func (s *subscribed) allListed() bool {
-	return !s.hasFollower(func(f *follower) bool { return f.Collection().LacksInLists() }) &&
-		!s.names.has(func(n *nameSub) bool { return n.entry.State() == cache.Transient && n.entry.Listed() == nil })
-}
-
 // has reports whether the client was sent what it subscribes to under a name.
 func (s *subscribed) has(name string) bool {
 	if sub := s.names.get(name); sub != nil {
@@ -240,8 +234,6 @@ func (s *subscribed) lookupIn(f *follower, key string) (e *cache.Entry, willTell
 		return nil, false
 	case e.Marks().Tombstone:
 		return nil, e.Changed() > f.Removed()
-	case e.State() == cache.Transient && !(f.typeSub.list.full && e.Listed() != nil):
-		return nil, true // with the content, which the server was asked for
 	}
 	return e, false
 }

@@ -76,12 +76,11 @@ func (u *update) subscribeName(n cache.Name) {
 	if sub.entry.Err() != nil && sub.entry.Exists() {
 		w.changed.errors.add(sub)
 	}
-	sub.askFor()
 	cache.AskAgain(sub.entry, w.place.store.Now)
 	if sub.entry.Marks().Overdue && sub.entry.Open() {
 		sub.tooLate() // a reader subscribes to what others wait for no longer
 	}
-	if sub.known() || (w.list.full && sub.entry.Listed() != nil) {
+	if sub.known() {
 		sub.makeDue()
 	}
 }
@@ -156,7 +155,7 @@ func (u *update) endName(sub *nameSub, n cache.Name) {
 		case !passed && holds:
 			g.mayHold(e.Key())
 		case passed && owed:
-			w.answer(n)
+			w.answers.owe(n)
 		}
 	}
 }

@@ -30,7 +30,8 @@
 // and a name that an alternative does not have is not taken away: not existing is not
 // unreachable. What an alternative's glob has is all there is, as soon as it is known to
 // be all. A node stays subscribed to the places before the one that serves, so that they
-// are fresh when they come back, and known to be there.
+// are fresh when they come back, and known to be there. If one of them has said something that is not
+// to be cached, the node goes with its last client (TTL-5).
 //
 // # Goroutines and locks
 //

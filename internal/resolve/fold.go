@@ -15,14 +15,17 @@ type fold struct {
 
 	users  map[*glob]struct{}
 	synced bool // all that it had was passed on once
+	passes bool // a member was not to be cached (TTL-5)
 }
 
 // found passes a member on.
 func (f *fold) found(m cache.Found, change uint64) {
+	f.passes = f.passes || m.Resource.DoNotCache
 	for g := range f.users {
 		if g.servedBy(f) {
 			g.found(m, change)
 		}
+		g.pass(f)
 	}
 }
 

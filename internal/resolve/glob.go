@@ -19,7 +19,8 @@ type glob struct {
 	serves int
 	began  bool // some place serves
 
-	told bool // the resolved store was told that it has all members
+	told   bool // the resolved store was told that it has all members
+	passes bool // and that a fold has members that are not to be cached (TTL-5)
 
 	queued bool
 	ended  bool
@@ -45,6 +46,7 @@ func (g *glob) look() {
 			return gone, false
 		}
 		f := t.fold(leadKey{g.typeURL, g.places[i].name.Canonical()}, g)
+		g.pass(f)
 		passed = append(passed, f)
 		return t.reach, f.synced
 	})
@@ -77,6 +79,15 @@ func (g *glob) found(m cache.Found, change uint64) {
 	out := g.resolver.out(g.typeURL)
 	out.Found = append(out.Found, cache.Found{Key: keyer.MemberOf(g.key, m.Key), Resource: m.Resource.WithoutTTL()})
 	g.resolver.brought(g.typeURL, g.folds[g.serves].tap, g.typeURL, change)
+}
+
+// pass tells, once, that one of the folds has members that are not to be cached.
+func (g *glob) pass(f *fold) {
+	if f.passes && !g.passes {
+		g.passes = true
+		out := g.resolver.out(g.typeURL)
+		out.Passing = append(out.Passing, g.key)
+	}
 }
 
 func (g *glob) removed(key string) {

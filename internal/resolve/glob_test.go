@@ -148,7 +148,7 @@ func TestGlob_OverlookedRemovals(t *testing.T) {
 	})
 }
 
-// Members that are not kept are asked for again, for a client that comes later.
+// Members that are not to be cached go to a client that comes later, while another subscribes.
 func TestGlob_TTL5(t *testing.T) {
 	run(t, func(w *world) {
 		glob := at("a", "d/*") + "#alt=" + at("b", "e/*")
@@ -162,6 +162,39 @@ func TestGlob_TTL5(t *testing.T) {
 		late.gets("+" + at("a", "d/1") + "@1")
 		c.gets()
 	})
+}
+
+// What an unreachable place said and is not to be cached goes with the last client, though an alternative serves (TTL-5).
+func TestPassing_TTL5_LOC5(t *testing.T) {
+	for name, has := range map[string]string{
+		at("a", "x") + "#alt=" + at("b", "x"):     at("b", "x"),
+		at("a", "d/*") + "#alt=" + at("b", "e/*"): at("b", "e/1"),
+		at("a", "d/*") + "#alt=" + at("b", "f/*"): "", // an empty glob
+	} {
+		for _, pinned := range []bool{false, true} {
+			run(t, func(w *world) {
+				p := w.planes["a"]
+				p.has(a(at("a", "x"), "1", "once"), a(at("a", "d/1"), "1", "once"))
+				if has != "" {
+					w.planes["b"].has(a(has, "7"))
+				}
+				c := w.join(delivery.Form{})
+				c.wants(name)
+				p.goes()
+				w.wait(after)
+				if pinned {
+					w.resolved.Pin(lds, nameOf(name))
+				}
+				c.drops(name)
+				w.wait(time.Second)
+				for _, i := range p.store.Resources(lds, "") {
+					if i.State == "present" {
+						t.Errorf("%s, pinned %t: %s is kept", name, pinned, i.Name)
+					}
+				}
+			})
+		}
+	}
 }
 
 // Errors of a glob, and of its members, are those of the place that serves (ERR-1).

@@ -11,7 +11,6 @@ type state uint8
 const (
 	unknown state = iota
 	found         // it exists
-	passed        // likewise, but its content is not to be kept (TTL-5)
 	absent        // it does not
 	failed        // the server reported an error for it, and nothing is held (ERR-1)
 )
@@ -30,7 +29,7 @@ type lead struct {
 
 	state  state
 	late   bool                // it is unknown, and nobody should wait for it any longer
-	res    *wire.Resource      // found; passed: until the users have seen it
+	res    *wire.Resource      // found
 	err    *wire.ResourceError // failed; found: an error beside it that takes nothing away (ERR-1)
 	serial uint64              // of what is known: no two are the same
 	change uint64              // number of the change in the store that brought it
@@ -42,10 +41,6 @@ type lead struct {
 func (l *lead) take(to state, res *wire.Resource, err *wire.ResourceError, change uint64) {
 	r := l.tap.resolver
 	r.serial++
-	if to == found && res.DoNotCache {
-		to = passed
-		r.fleeting = append(r.fleeting, l)
-	}
 	l.state, l.res, l.err, l.serial, l.change = to, res, err, r.serial, change
 	l.late, l.read = false, contents{}
 	l.touch()
@@ -54,7 +49,7 @@ func (l *lead) take(to state, res *wire.Resource, err *wire.ResourceError, chang
 // fail takes over an error. Unless that means that there is nothing, what is held stays
 // (ERR-1).
 func (l *lead) fail(err *wire.ResourceError, change uint64) {
-	if !err.Transient() || (l.state != found && l.state != passed) {
+	if !err.Transient() || l.state != found {
 		l.take(failed, nil, err, change)
 		return
 	}
@@ -69,12 +64,8 @@ func (l *lead) touch() {
 	}
 }
 
-// forget drops content that is not to be kept, once the users have seen it.
-func (l *lead) forget() {
-	if l.state == passed {
-		l.res, l.read = nil, contents{}
-	}
-}
+// passes reports whether its content is not to be cached (TTL-5).
+func (l *lead) passes() bool { return l.res != nil && l.res.DoNotCache }
 
 // leave ends a node's use of it.
 func (l *lead) leave(n *node) {
@@ -85,8 +76,7 @@ func (l *lead) leave(n *node) {
 	}
 }
 
-// ask has it subscribed to, or told again: content that was not kept the server is
-// asked for anew (TTL-5).
+// ask has it subscribed to.
 func (l *lead) ask() {
 	ch := l.tap.want(l.typeURL)
 	ch.Subscribe = append(ch.Subscribe, l.name())

@@ -18,6 +18,7 @@ type node struct {
 	serves int     // which of its places does
 	choice bool    // it had several places at the last look, which depended on which upstreams can be reached
 	told   told
+	passes bool // the resolved store was told that a lead is not to be cached (TTL-5)
 	queued bool
 	ended  bool
 }
@@ -52,6 +53,11 @@ func (n *node) look() {
 		}
 	}
 	n.tell(&seen)
+	if !n.passes && slices.ContainsFunc(n.leads, (*lead).passes) {
+		n.passes = true
+		out := n.resolver.out(n.typeURL)
+		out.Passing = append(out.Passing, n.key)
+	}
 }
 
 // tell tells what was not told yet.
@@ -64,13 +70,8 @@ func (n *node) tell(seen *sight) {
 			n.told.late = true
 			out.Late = append(out.Late, n.key)
 		}
-	case found, passed:
-		switch {
-		case same:
-		case seen.res == nil:
-			seen.from.ask()
-			return
-		default:
+	case found:
+		if !same {
 			n.found(out, seen)
 		}
 		if seen.err != nil && !n.said(seen.err) {

@@ -58,7 +58,6 @@ type Resolver struct {
 	nodes    set[*node]
 	globs    set[*glob]
 	visited  map[*tap]struct{} // with something to be said or let go
-	fleeting []*lead           // with content that is not to be kept
 	serial   uint64
 	outs     map[string]*cache.Resolved // by type: what is to be applied
 	received time.Time                  // when the oldest of the changes in it came; zero: nobody knows
@@ -219,10 +218,6 @@ func (r *Resolver) work(now time.Time) {
 		t.turn(now)
 	}
 	r.look()
-	for _, l := range r.fleeting {
-		l.forget()
-	}
-	r.fleeting = nil
 	r.apply(now)
 	for t := range r.visited {
 		delete(r.visited, t)

@@ -13,7 +13,7 @@ import (
 var owners = []string{"Table", "Collection"}
 
 // apart are the features, and parts of features, that their owner does not hold by value.
-var apart = []string{"errorLog", "Lifetime", "referenceNews", "transientContent"}
+var apart = []string{"errorLog", "Lifetime", "referenceNews"}
 
 func TestFeaturesDoNotSeeTheirOwner(t *testing.T) {
 	scope := load(t, "cache").Scope()
