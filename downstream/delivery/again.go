@@ -52,8 +52,13 @@ func (a *rejections) reject(items []item, removed []string) {
 func (s *Subscriber) Accepted(place *Place, b *Batch) (due bool) {
 	w := place.find(b.TypeURL)
 	due = s.accepts(b.TypeURL) // ttls may have been renewed since (TTL-3)
-	if g := b.flight.group(); g != nil && w != nil {
-		place.store.Edit(func() { g.accept(w) })
+	if g := b.flight.group(); w != nil && (g != nil || w.again != nil && len(w.again.alone) > 0) {
+		place.store.Edit(func() {
+			if g == nil {
+				g = &group{items: b.flight.amongOthers(w)}
+			}
+			g.accept(w)
+		})
 	}
 	if b.Leads() && s.Offer() {
 		due = true
@@ -124,6 +129,23 @@ func (f *flight) current(w *typeSub) (items []item, removed []string) {
 		}
 	}
 	return items, f.gone()
+}
+
+// amongOthers returns what the client rejected alone before, of a response that is no group: it asked for it again.
+func (f *flight) amongOthers(w *typeSub) (items []item) {
+	for _, r := range w.again.alone {
+		if e := r.entry; r.sub != nil && r.sub.response == f.number && (!r.sub.dirty || r.sub.heartbeat) {
+			items = append(items, r.item)
+		} else if r.sub == nil {
+			for s := range f.spans() {
+				if c := s.follower.Collection(); c == e.Collection() && w.subs.following(c) == s.follower &&
+					s.from < e.Changed() && e.Changed() <= s.to && !hides(s.follower, e) && !w.subs.byName(s.follower, e.Key()) {
+					items = append(items, r.item)
+				}
+			}
+		}
+	}
+	return items
 }
 
 // stoodFor returns the name for which a member stood in, if the client was sent nothing by that

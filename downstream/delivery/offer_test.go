@@ -213,6 +213,29 @@ func TestAskedForAgain_ACK3_SUB6(t *testing.T) {
 	})
 }
 
+// What the client accepts then it does not reject any more.
+func TestAcceptedWhenAskedForAgain_ACK3(t *testing.T) {
+	for _, tc := range clients[:2] {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, c := rejecter(t, tc.form, tc.url, tc.subs...)
+				other := b.joinAs(tc.form)
+				other.sub(tc.url, tc.subs...)
+				b.expect(other.pass(0), "0s "+tc.sent)
+				other.s.Accepted(other.c, other.took[0]) // it is no suspect any more
+				c.sub(tc.url, tc.subs...)
+				b.expect(c.pass(0), "0s "+tc.sent)
+				c.s.Accepted(c.c, c.took[0])
+				if c.s.Rejects(tc.url) {
+					t.Error("the client rejects it still")
+				}
+				b.says(tc.url, "+a@1")
+				b.expect(c.pass(time.Minute))
+			})
+		})
+	}
+}
+
 // A client that connects again begins anew: it is sent the content at once, and its clock begins with the first rejection.
 func TestOfferedAfterReconnect_ACK3(t *testing.T) {
 	for _, tc := range clients {
