@@ -116,7 +116,10 @@ func TestUnreachable_ABS2(t *testing.T) {
 // TestUnreachablePolls_ABS2: who polls is refused.
 func TestUnreachablePolls_ABS2(t *testing.T) {
 	t.Parallel()
-	relay := startRelay(t, impatient, noServer)
+	relay := startRelay(t, func(c *config.Config) {
+		impatient(c)
+		c.Server.RESTWait = config.Duration(time.Minute)
+	}, noServer)
 	resp, err := http.Post("http://"+relay.rest+"/v3/discovery:clusters", "application/json", strings.NewReader(`{"node": {"id": "client"}}`))
 	if err != nil {
 		t.Fatal(err)

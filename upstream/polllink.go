@@ -54,6 +54,7 @@ func (c *restClient) connect(l *line) (link, error) {
 		return nil, err
 	}
 	l.opened()
+	l.returned(false, c.cfg.ConnectTimeout+probeStands)
 	l.asks(time.Now(), true, false)
 	k.wg.Go(func() {
 		// Its error is the context's. A poller that panicked is over.
