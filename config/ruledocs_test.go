@@ -294,18 +294,19 @@ func TestSecurityDocument_ACC4(t *testing.T) {
 		t.Fatal("docs/security.md has no rules of access")
 	}
 	block, _, _ = strings.Cut(block, "```")
-	text := "upstreams: [{name: a, default: true, endpoints: [\"127.0.0.1:1\"]}]\naccess:\n  otherwise: deny\n" + block + "  tests:\n"
+	var text strings.Builder
+	text.WriteString("upstreams: [{name: a, default: true, endpoints: [\"127.0.0.1:1\"]}]\naccess:\n  otherwise: deny\n" + block + "  tests:\n")
 	for i, url := range []string{
 		"sds", "type.googleapis.com/envoy.api.v2.auth.Secret", "example.org/envoy.api.v2.auth.Secret",
 		"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.SecretCollection", "x/envoy.extensions.transport_sockets.tls.v3.Secret",
 	} {
 		for resource, rule := range map[string]string{"secrets/shop/tls": "own-secrets, effect: allow", "secrets/web/tls": "no-other-secrets, effect: deny", "'*'": "no-other-secrets, effect: deny"} {
-			text += fmt.Sprintf("    - {name: %d %s, node: {cluster: shop}, type: %s, resource: %s, rule: %s}\n", i, strings.Trim(resource, "'"), url, resource, rule)
+			fmt.Fprintf(&text, "    - {name: %d %s, node: {cluster: shop}, type: %s, resource: %s, rule: %s}\n", i, strings.Trim(resource, "'"), url, resource, rule)
 		}
 	}
-	text += "    - {name: a cluster, node: {cluster: shop}, type: cds, resource: a, rule: everything-else, effect: allow}\n"
+	text.WriteString("    - {name: a cluster, node: {cluster: shop}, type: cds, resource: a, rule: everything-else, effect: allow}\n")
 	file := filepath.Join(t.TempDir(), "x.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := config.Load(file, nil, nil)
