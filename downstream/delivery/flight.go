@@ -136,6 +136,7 @@ type offer struct {
 	nacks   int       // of the content
 	next    time.Time // it is offered again then at the earliest,
 	due     bool      // if there is a reason
+	out     bool      // it is offered, and the client has not answered
 }
 
 // rejected is a resource that a client rejected alone.

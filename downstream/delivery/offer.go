@@ -48,7 +48,7 @@ func (o *offer) reject(now time.Time) {
 		wait = firstOffer << o.nacks
 	}
 	o.nacks++
-	o.next, o.due = now.Add(wait), false
+	o.next, o.due, o.out = now.Add(wait), false, false
 }
 
 // SentAgain has a list offered again, as the server sent something of it again.
@@ -128,7 +128,7 @@ func (a *rejections) putOff(i item, wr *writer) bool {
 		}
 		return false
 	}
-	r.item = i
+	r.item, r.out = i, false
 	if a.wait(r); !wr.time(a.typeSub).Before(r.next) {
 		a.offer(r)
 	}
@@ -137,7 +137,7 @@ func (a *rejections) putOff(i item, wr *writer) bool {
 
 // offer has a resource go once more.
 func (a *rejections) offer(r *rejected) {
-	r.due = false
+	r.due, r.out = false, true
 	a.add(group{items: []item{r.item}, offered: true})
 }
 
@@ -149,7 +149,7 @@ func (a *rejections) offerAll(now time.Time) {
 		_, pending := a.pending[r.entry]
 		switch {
 		case !r.due:
-		case now.Before(r.next):
+		case r.out || now.Before(r.next): // the client has not answered the last offer, or it is early
 			rest = append(rest, r)
 		case pending || !r.current(w):
 			r.due = false
@@ -159,8 +159,8 @@ func (a *rejections) offerAll(now time.Time) {
 	}
 	clear(a.waiting[len(rest):])
 	a.waiting = rest
-	if l := a.list; l != nil && l.due && !now.Before(l.next) {
-		l.due, w.list.relist, w.found.offered = false, true, true
+	if l := a.list; l != nil && l.due && !l.out && !now.Before(l.next) {
+		l.due, l.out, w.list.relist, w.found.offered = false, true, true, true
 	}
 }
 

@@ -129,6 +129,19 @@ func TestOfferedAgainAfterChange_ACK3(t *testing.T) {
 	})
 }
 
+// What is offered waits for the client's answer: another reason does not have it sent twice (STR-7).
+func TestOfferedOnceUntilAnswered_ACK3_STR7(t *testing.T) {
+	eachClient(t, func(_ *testing.T, b *bed, c *peer, typeURL, sent string) {
+		b.says(typeURL, "+a@1")
+		b.expect(c.pass(time.Minute), "100ms "+sent)
+		offered := c.took[0]
+		c.s.Offer()
+		b.expect(c.pass(time.Minute))
+		c.s.Accepted(c.c, offered)
+		b.expect(c.pass(time.Hour))
+	})
+}
+
 // What the client accepted is not offered again, nor what the server sent again with a ttl only to renew that.
 func TestNotOfferedAgain_ACK3(t *testing.T) {
 	eachClient(t, func(_ *testing.T, b *bed, c *peer, typeURL, sent string) {

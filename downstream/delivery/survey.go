@@ -78,11 +78,11 @@ func (s *schedule) offerLater(a *rejections) {
 		return
 	}
 	for _, r := range a.waiting {
-		if r.due {
+		if r.due && !r.out {
 			s.later(r.next)
 		}
 	}
-	if a.list != nil && a.list.due {
+	if a.list != nil && a.list.due && !a.list.out {
 		s.later(a.list.next)
 	}
 }
