@@ -68,10 +68,10 @@ func (k *checker) peersFile(c *Config) {
 	if l == nil || l.TLS == nil {
 		return
 	}
-	others := c.otherTLS(l)
+	own, others := certificatesIn(l.TLS.ClientCAFile), c.otherTLS(l)
 	for _, other := range slices.Sorted(maps.Keys(others)) {
 		for _, cert := range certificatesIn(others[other].ClientCAFile) {
-			if slices.ContainsFunc(certificatesIn(l.TLS.ClientCAFile), cert.Equal) {
+			if slices.ContainsFunc(own, cert.Equal) {
 				k.fail(at+".tls.client_ca_file", "expected a CA that %s.client_ca_file does not have: relays ask at this listener (peers.listener), and both files have %q", other, cert.Subject)
 			}
 		}
