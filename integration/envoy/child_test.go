@@ -49,6 +49,9 @@ func child(file string) error {
 	it.ServeREST(listeners[1])
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if err := serveListeners(ctx, it, cfg); err != nil {
+		return err
+	}
 	return it.Run(ctx, nil, listeners[0], listeners[2])
 }
 

@@ -58,8 +58,8 @@ func soonSilent(c *config.Config) {
 }
 
 // noticed is how soon a fleet has a change of the second control plane after the first one fell
-// mute: after ten quiet seconds the relay asks it a question.
-const noticed = 20 * time.Second
+// mute while it owed no answer: after a quiet minute the relay asks it for something.
+const noticed = 70 * time.Second
 
 // underLoad starts the fleet with traffic, in front of two control planes with the same contents.
 func (w *world) underLoad() (all []*envoyproc.Envoy, loads []*traffic.Load) {
@@ -158,7 +158,7 @@ func muteReturn(w *world, reuses bool) {
 		w.plane.Set(changed)
 	}
 	w.plane.Behave(func(b *plane.Behaviour) { b.Mute = false })
-	w.need(2*noticed, "the relay returns to the better control plane", func() bool { return w.relays[0].metric(movesMetric) > moves })
+	w.need(noticed, "the relay returns to the better control plane", func() bool { return w.relays[0].metric(movesMetric) > moves })
 	w.plane.Set(changed)
 	w.haveAll(soon, all, "b")
 	w.unharmed(loads)

@@ -48,21 +48,24 @@ type fleetTLS struct{ files *pkitest.Folder }
 
 func newFleetTLS(t *testing.T) *fleetTLS {
 	t.Helper()
-	authority, f := pkitest.NewAuthority(t, "fleet"), &fleetTLS{pkitest.NewFolder(t)}
+	authority, peers, f := pkitest.NewAuthority(t, "fleet"), pkitest.NewAuthority(t, "relays"), &fleetTLS{pkitest.NewFolder(t)}
 	f.files.PutCA("fleet", authority)
+	f.files.PutCA("relays", peers)
 	f.files.PutPair("server", authority.Server(relayHost))
-	f.files.PutPair("relay", authority.Client("relay", pkitest.URI(peerID)))
+	f.files.PutPair("relay", peers.Client("relay", pkitest.URI(peerID)))
 	f.files.PutPair("envoy", authority.Client("envoy", pkitest.URI(envoyID)))
 	return f
 }
 
-// configure makes a relay a peer of those at the addresses.
-func (f *fleetTLS) configure(c *config.Config, addrs []string) {
+// configure makes a relay a peer of those that are asked at the addresses, itself at the first argument.
+func (f *fleetTLS) configure(c *config.Config, asked string, addrs []string) {
 	f.serve(c)
-	c.Peers = config.Peers{
-		Addresses: addrs, Identities: []string{peerID},
-		TLS: config.UpstreamTLS{CAFile: f.files.Path("fleet.crt"), CertFile: f.files.Path("relay.crt"), KeyFile: f.files.Path("relay.key"), ServerName: relayHost},
-	}
+	l := config.DefaultListener()
+	l.Name, l.Listen = "relays", asked
+	l.TLS = &config.ServerTLS{CertFile: f.files.Path("server.crt"), KeyFile: f.files.Path("server.key"), ClientCAFile: f.files.Path("relays.crt")}
+	c.Server.Listeners = append(c.Server.Listeners, l)
+	c.Peers.Listener, c.Peers.Addresses, c.Peers.Identities = l.Name, addrs, []string{peerID}
+	c.Peers.TLS = config.UpstreamTLS{CAFile: f.files.Path("fleet.crt"), CertFile: f.files.Path("relay.crt"), KeyFile: f.files.Path("relay.key"), ServerName: relayHost}
 }
 
 // serve has a relay ask its clients for certificates.
@@ -98,12 +101,12 @@ func (w *world) addPair(s *scenario) {
 		w.fleet = newFleetTLS(w.t)
 	}
 	listeners := []net.Listener{ports.Listen(w.t), ports.Listen(w.t)}
-	addrs := []string{listeners[0].Addr().String(), listeners[1].Addr().String()}
-	for _, lis := range listeners {
+	asked := []string{fmt.Sprint("127.0.0.1:", ports.Free(w.t)), fmt.Sprint("127.0.0.1:", ports.Free(w.t))}
+	for i, lis := range listeners {
 		w.relays = append(w.relays, startRelayAt(w.t, lis, w.form.up, w.plane.Addr(), s.killed, func(c *config.Config) {
 			w.settings(s, c)
 			if w.fleet != nil {
-				w.fleet.configure(c, addrs)
+				w.fleet.configure(c, asked[i], asked)
 			}
 		}))
 	}

@@ -81,16 +81,11 @@ func (r *relayProcess) run(xds, rest, admin net.Listener) {
 		r.t.Fatal(err)
 	}
 	it.ServeREST(rest)
-	for _, l := range r.config.Server.Listeners {
-		lis, err := sockets.Listen(r.t.Context(), l.Listen, l.SocketMode.Std())
-		if err == nil {
-			err = it.ServeListener(l.Name, lis)
-		}
-		if err != nil {
-			r.t.Fatal(err)
-		}
-	}
 	ctx, cancel := context.WithCancel(context.Background())
+	if err := serveListeners(ctx, it, r.config); err != nil {
+		cancel()
+		r.t.Fatal(err)
+	}
 	done := make(chan error, 1)
 	go func() { done <- it.Run(ctx, make(chan struct{}), xds, admin) }()
 	r.stop = sync.OnceFunc(func() {
@@ -99,6 +94,20 @@ func (r *relayProcess) run(xds, rest, admin net.Listener) {
 			r.t.Errorf("relay: %v", err)
 		}
 	})
+}
+
+// serveListeners opens the listeners of a configuration that no file was passed on for.
+func serveListeners(ctx context.Context, it *relay.Relay, c *config.Config) error {
+	for _, l := range c.Server.Listeners {
+		lis, err := sockets.Listen(ctx, l.Listen, l.SocketMode.Std())
+		if err == nil {
+			err = it.ServeListener(l.Name, lis)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // restart ends the relay, and has another one come at the same addresses that knows
