@@ -59,13 +59,8 @@ func (s *scalars) cut(path string) string {
 	if n.Style != 0 || balanced(n.Value) {
 		return ""
 	}
-	marks, ok := s.marks(n, []rune(n.Value))
-	if !ok || len(marks) == 0 {
-		return ""
-	}
-	first, last := marks[0], marks[len(marks)-1]
-	before := strings.TrimRight(string(s.lines[first.line][:first.column]), " \t")
-	behind := strings.TrimLeft(string(s.lines[last.line][last.end:]), " \t")
+	_, before, behind, _ := s.find(path, 1)
+	before, behind = strings.TrimRight(before, " \t"), strings.TrimLeft(behind, " \t")
 	switch {
 	case strings.HasPrefix(behind, "#"):
 		return "; in YAML the rest is a comment" + quoteExpression

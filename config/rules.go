@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -174,10 +175,11 @@ func (c *Config) located(path, expression string, p rules.Problem) *Error {
 	if p.Line == 0 {
 		return e
 	}
-	if at, ok := c.scalars.place(path, p.Line, p.Column); ok {
-		e.Line, e.Column = at.line, at.column
+	line, column := inside(expression, p.Line, p.Column)
+	if atLine, atColumn, ok := c.scalars.place(path, line, column); ok {
+		e.Line, e.Column = atLine, atColumn
 	}
-	e.Message += ": in " + excerpt(expression, p.Line, p.Column) + c.scalars.cut(path)
+	e.Message += ": in " + excerpt(expression, line, column) + c.scalars.cut(path)
 	return e
 }
 
@@ -198,16 +200,20 @@ func (r *Rule) expressions() map[string]string {
 	return all
 }
 
-// excerpt gives what stands around a place of an expression, in one line.
+// inside gives a place of an expression, or the end of its text for one that is behind that.
+func inside(expression string, line, column int) (atLine, atColumn int) {
+	lines := strings.Split(strings.TrimRight(expression, " \t\n"), "\n")
+	end := utf8.RuneCountInString(lines[len(lines)-1]) + 1
+	if line > len(lines) || line == len(lines) && column > end {
+		return len(lines), end
+	}
+	return line, column
+}
+
+// excerpt gives what stands around a place inside an expression, in one line.
 func excerpt(expression string, line, column int) string {
 	const most = 60
-	lines := strings.Split(expression, "\n")
-	line = min(line, len(lines))
-	for line > 1 && strings.TrimSpace(lines[line-1]) == "" { // the end of a block
-		line--
-		column = len(lines[line-1])
-	}
-	text := []rune(lines[line-1])
+	text := []rune(strings.Split(expression, "\n")[line-1])
 	from := max(0, min(column-1-most/2, len(text)-most))
 	to := min(len(text), from+most)
 	shown := strings.TrimSpace(string(text[from:to]))

@@ -154,7 +154,8 @@ func TestExcerpt(t *testing.T) {
 		{long, 1, 1, strings.Repeat("a", 50) + "X" + strings.Repeat("b", 9) + "…"},
 		{long, 1, 101, "…" + strings.Repeat("a", 9) + "X" + strings.Repeat("b", 50)},
 	} {
-		if got := excerpt(tt.expression, tt.line, tt.column); got != tt.want {
+		line, column := inside(tt.expression, tt.line, tt.column)
+		if got := excerpt(tt.expression, line, column); got != tt.want {
 			t.Errorf("%q at %d:%d: %q, want %q", tt.expression, tt.line, tt.column, got, tt.want)
 		}
 	}
