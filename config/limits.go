@@ -9,7 +9,7 @@ type Limits struct {
 	ConnectionsPerSecond int      `yaml:"connections_per_second"` // new ones; beyond it they wait; 0: no limit
 	StreamsPerConnection int      `yaml:"streams_per_connection"`
 	Streams              int      `yaml:"streams"`             // and held polls, of all clients; 0: no limit
-	Share                Percent  `yaml:"share"`               // of connections, streams, names and unfinished bytes for one address and one identity, above half
+	Share                Percent  `yaml:"share"`               // of connections, streams, names and unfinished bytes for one address and one identity, while less than a tenth is free
 	Scopes               int      `yaml:"scopes"`              // at a time, over all upstreams; 0: no limit
 	FirstRequest         Duration `yaml:"first_request"`       // time of a new stream until its first request; 0: no limit
 	RequestsPerSecond    int      `yaml:"requests_per_second"` // of one stream, beside answers to responses; beyond it reading waits; 0: no limit
@@ -37,7 +37,7 @@ func defaultLimits() Limits {
 		ConnectionsPerSecond: 1000,
 		StreamsPerConnection: 256,
 		Streams:              200_000,
-		Share:                50,
+		Share:                25,
 		Scopes:               100_000,
 		FirstRequest:         Duration(10 * time.Second),
 		RequestsPerSecond:    100,

@@ -8,7 +8,7 @@ import (
 
 var (
 	errManyStreams = status.Error(codes.Unavailable, "the relay has as many streams as limits.streams allows: try again later, or another replica")
-	errShare       = status.Error(codes.Unavailable, "the relay is more than half full, and this client's address or identity has its share (limits.share): try again later, or another replica")
+	errShare       = status.Error(codes.Unavailable, "less than a tenth of limits.streams is free, and this client's address or identity has its share (limits.share): try again later, or another replica")
 )
 
 // places are those of streams and held polls.

@@ -47,7 +47,7 @@ const retireGrace = 10 * time.Second
 type ClientLimits struct {
 	Streams           int           // of all clients, with held polls; 0: no limit
 	UnfinishedBytes   int           // of messages that clients have begun, of all clients, beyond the first of each; 0: no limit
-	Share             float64       // what part of Streams, UnfinishedBytes and NamesTotal one address and one identity may have, once half of them are taken
+	Share             float64       // what part of Streams, UnfinishedBytes and NamesTotal one address and one identity may have, while less than a tenth of them is free
 	Subscriptions     int           // of one stream, over all types (OPS-5); 0: no limit
 	NamesBytes        int           // of all names of one stream (ABS-4); 0: no limit
 	NamesTotal        int           // what the names of all streams and polls may weigh, beyond the first of each; 0: no limit

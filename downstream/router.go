@@ -20,7 +20,7 @@ var ErrNoUpstream = errors.New("no upstream is configured for this authority")
 // UNAVAILABLE.
 var (
 	ErrNoRoom        error = &crowdedError{LimitScopes, "there are too many scopes"}
-	ErrShareOfScopes error = &crowdedError{LimitShare, "more than half of limits.scopes are used, and this client's address or identity has its share (limits.share): try again later, or another replica"}
+	ErrShareOfScopes error = &crowdedError{LimitShare, "less than a tenth of limits.scopes is free, and this client's address or identity has its share (limits.share): try again later, or another replica"}
 	ErrNoMemory      error = &crowdedError{LimitMemory, "the relay is short of memory and takes on no new scopes: try again in some seconds"}
 )
 

@@ -49,7 +49,7 @@ func TestConnections_LIM1(t *testing.T) {
 	if _, served = r.connect(); !served {
 		t.Error("a connection is refused although one has ended")
 	}
-	r.reload(func(c *config.Config) { c.Limits.Connections, c.Limits.Share = 4, 25 })
+	r.reload(func(c *config.Config) { c.Limits.Connections, c.Limits.Share = 3, 25 })
 	if _, served = r.connect(); served {
 		t.Error("an address is served beyond its share")
 	}

@@ -18,7 +18,7 @@ var errNoRoom = fmt.Errorf("%w: limits.scopes is reached: try again later, or an
 // room bounds the sessions of a hub (LIM-1). The hub's lock guards it.
 type room struct {
 	most  int     // sessions in all; 0: no limit
-	share float64 // what part of them the clients of one address or identity may use, once half are used
+	share float64 // what part of them the clients of one address or identity may use, while less than a tenth is free
 	idle  idle    // those that nobody uses
 	used  int     // those that clients use, beside those of all clients
 	crowd crowd.Crowd

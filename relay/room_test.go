@@ -86,12 +86,12 @@ func TestRoom_LIM1(t *testing.T) {
 	})
 }
 
-// Once half of the scopes are used, those of one address or identity are no more than its share. Scopes
+// While less than a tenth of the scopes is free, those of one address or identity are no more than its share. Scopes
 // that nobody uses count for nobody.
 func TestRoomShares_LIM1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := testHub(t, false)
-		h.room.most, h.room.share = 8, 0.25
+		h.room.most, h.room.share = 40, 0.05
 		fleet := crowd.Of(&keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"})
 		other := crowd.Of(&keyer.Peer{Addr: "10.0.0.2:1"})
 		enter := func(kind claimKind, from crowd.Who, scope string) (*session, error) {
@@ -112,7 +112,7 @@ func TestRoomShares_LIM1(t *testing.T) {
 			}
 		}
 		var all []*session
-		for i := range 4 {
+		for i := range 36 {
 			all = append(all, admitted(newcomer, fleet, fmt.Sprint("fleet ", i)))
 		}
 		refused(fleet, "one more")
@@ -132,8 +132,8 @@ func TestRoomShares_LIM1(t *testing.T) {
 		refused(fleet, "fleet 2")
 		admitted(newcomer, crowd.Who{}, "the relay's own")
 		admitted(newcomer, crowd.Of(&keyer.Peer{Addr: "10.0.0.3:1"}), xdstpScope)
-		if h.room.used != 5 {
-			t.Errorf("%d sessions are used, want 5", h.room.used)
+		if h.room.used != 37 {
+			t.Errorf("%d sessions are used, want 37", h.room.used)
 		}
 	})
 }

@@ -18,20 +18,20 @@ func TestBounds_LIM1(t *testing.T) {
 		"a part grows as far as there is room": func(t *testing.T, b *Bounds) {
 			t.Helper()
 			p, q, r := b.Begin(), b.Begin(), b.Begin()
-			if got := p.Grow(1000, one); got != free+50 { // half of all
+			if got := p.Grow(1000, one); got != free+90 { // all but a tenth
 				t.Errorf("one has %d", got)
 			}
-			if got := q.Grow(1000, two); got != free+25 { // a quarter, its share
+			if got := q.Grow(1000, two); got != free+5 { // its share
 				t.Errorf("another one has %d", got)
 			}
-			if got := q.Grow(20, two); got != free+25 {
+			if got := q.Grow(12, two); got != free+5 {
 				t.Errorf("growing made it %d", got)
 			}
 			if q.Add(1, two) {
 				t.Error("it may have more than its share")
 			}
-			q.Set(free+30, two) // whatever there is
-			if got := r.Grow(1000, who("10.0.0.3")); got != free+20 || b.Taken() != 100 {
+			q.Set(free+7, two) // whatever there is
+			if got := r.Grow(1000, who("10.0.0.3")); got != free+3 || b.Taken() != 100 {
 				t.Errorf("the third one has %d, %d are taken", got, b.Taken())
 			}
 			p.Set(free+5, one)
@@ -54,7 +54,7 @@ func TestBounds_LIM1(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBounds(free)
-			b.Set(Limit{Most: 100, Share: 0.25})
+			b.Set(Limit{Most: 100, Share: 0.05})
 			f(t, b)
 		})
 	}

@@ -1,7 +1,7 @@
 // Package crowd bounds what clients take of something that there is only so much of: connections, streams,
 // bytes (LIM-1). There is a total, which protects the process. There is also a share of it for one address
-// and for one identity, which counts only once half of the total is taken: a load balancer's address, or
-// the identity of a whole fleet, is no attack as long as there is room.
+// and for one identity, which counts only while less than a tenth of the total is free: a load balancer's
+// address, or the identity of a whole fleet, is no attack as long as there is room.
 //
 // It does not know what is counted, and refuses nobody itself. [Crowd] counts for a user who has a lock for it, and
 // [Bounds] has its own.
@@ -18,11 +18,11 @@ import (
 // Limit is how much there is.
 type Limit struct {
 	Most  int     // 0: no limit
-	Share float64 // what part of Most one address and one identity may have, once half of Most is taken
+	Share float64 // what part of Most one address and one identity may have, while less than a tenth of Most is free
 }
 
-// half is how much is half of all.
-func (l Limit) half() int { return (l.Most + 1) / 2 }
+// open is how much one may have, whatever the share: all but a tenth.
+func (l Limit) open() int { return max(1, l.Most-(l.Most+9)/10) }
 
 // share is how much one address or identity may have.
 func (l Limit) share() int { return max(1, int(float64(l.Most)*l.Share)) }
@@ -47,7 +47,7 @@ const (
 )
 
 // Crowd is how much is taken, and by whom. The zero Crowd is empty. It counts who has how much only from
-// the time on when half of all is taken, so that clients at rest take no memory for it. Its user has a
+// the time on when a tenth of all is left, so that clients at rest take no memory for it. Its user has a
 // lock for it.
 type Crowd struct {
 	addresses  map[netip.Prefix]int // nil while there is room
@@ -67,25 +67,25 @@ func (c *Crowd) Admit(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]
 	return Admitted
 }
 
-// Room is how many of n more a client may have beside what is taken: of what is left of the first half, of which anyone may
+// Room is how many of n more a client may have beside what is taken: of what is left of the part of which anyone may
 // have all, or of its share.
 func (c *Crowd) Room(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]) int {
 	switch {
 	case l.Most == 0:
 		c.forget()
 		return n
-	case taken+n <= l.half():
+	case taken+n <= l.open():
 		return n
 	}
 	c.count(others)
 	of := max(c.addresses[who.Address], c.identities[who.Identity])
-	return min(n, max(0, l.half()-taken, min(l.Most-taken, l.share()-of)))
+	return min(n, max(0, l.open()-taken, min(l.Most-taken, l.share()-of)))
 }
 
 // Release counts n less: left is still taken. It forgets who has how much when there is much room again.
 func (c *Crowd) Release(l Limit, left, n int, who Who) {
 	c.Add(who, -n)
-	if l.Most == 0 || left < l.half()*3/4 {
+	if l.Most == 0 || left < l.open()*3/4 {
 		c.forget()
 	}
 }

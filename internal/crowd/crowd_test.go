@@ -55,23 +55,23 @@ func (g *gathering) wants(got, want Verdict) {
 
 func TestCrowd_LIM1(t *testing.T) {
 	for name, f := range map[string]func(g *gathering){
-		"one may have all until half are taken": func(g *gathering) {
-			g.wants(g.come(50, "10.0.0.1", "spiffe://td/a"), Admitted)
+		"one may have all until a tenth is left": func(g *gathering) {
+			g.wants(g.come(90, "10.0.0.1", "spiffe://td/a"), Admitted)
 			if g.crowd.Counting() {
 				g.Error("who comes from where is counted while there is room")
 			}
 			g.wants(g.come(1, "10.0.0.1", ""), Shared)
 			g.wants(g.come(1, "10.0.0.2", "spiffe://td/a"), Shared)
 			g.wants(g.come(1, "[::ffff:10.0.0.1]", ""), Shared)
-			g.wants(g.come(25, "10.0.0.2", "spiffe://td/b"), Admitted)
+			g.wants(g.come(5, "10.0.0.2", "spiffe://td/b"), Admitted)
 			g.wants(g.come(1, "10.0.0.2", ""), Shared)
-			g.wants(g.come(25, "10.0.0.3", ""), Admitted)
+			g.wants(g.come(5, "10.0.0.3", ""), Admitted)
 			g.wants(g.come(1, "10.0.0.4", ""), Full)
 		},
 		"an IPv6 network is one address": func(g *gathering) {
-			g.wants(g.come(50, "10.0.0.1", ""), Admitted)
-			g.wants(g.come(15, "[2001:db8::1]", ""), Admitted)
-			g.wants(g.come(10, "[2001:db8::2]", ""), Admitted)
+			g.wants(g.come(90, "10.0.0.1", ""), Admitted)
+			g.wants(g.come(3, "[2001:db8::1]", ""), Admitted)
+			g.wants(g.come(2, "[2001:db8::2]", ""), Admitted)
 			g.wants(g.come(1, "[2001:db8::3]", ""), Shared)
 			g.wants(g.come(1, "[2001:db8:0:1::1]", ""), Admitted)
 		},
@@ -83,14 +83,14 @@ func TestCrowd_LIM1(t *testing.T) {
 		},
 		"who leaves makes room": func(g *gathering) {
 			g.wants(g.come(10, "10.0.0.1", ""), Admitted)
-			g.wants(g.come(40, "10.0.0.2", ""), Admitted)
+			g.wants(g.come(80, "10.0.0.2", ""), Admitted)
 			g.wants(g.come(1, "10.0.0.2", ""), Shared)
-			g.leave(21)
+			g.leave(31)
 			g.wants(g.come(40, "10.0.0.2", ""), Shared)
-			if n := len(g.members); n != 50 {
-				g.Errorf("%d members, want 50", n)
+			if n := len(g.members); n != 90 {
+				g.Errorf("%d members, want 90", n)
 			}
-			g.leave(14)
+			g.leave(24)
 			if g.crowd.Counting() {
 				g.Error("who comes from where is counted while there is room")
 			}
@@ -98,7 +98,7 @@ func TestCrowd_LIM1(t *testing.T) {
 		"a lower limit counts those who are there": func(g *gathering) {
 			g.limit.Most = 0
 			g.wants(g.come(200, "10.0.0.1", ""), Admitted)
-			g.limit.Most = 300
+			g.limit.Most = 210
 			g.wants(g.come(1, "10.0.0.1", ""), Shared)
 			g.wants(g.come(1, "10.0.0.2", ""), Admitted)
 			g.limit.Most = 100
@@ -110,6 +110,6 @@ func TestCrowd_LIM1(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) { f(&gathering{T: t, limit: Limit{Most: 100, Share: 0.25}}) })
+		t.Run(name, func(t *testing.T) { f(&gathering{T: t, limit: Limit{Most: 100, Share: 0.05}}) })
 	}
 }
