@@ -26,6 +26,7 @@ type Limits struct {
 
 	Memory    Memory    `yaml:"memory"`    // of the process
 	Admission Admission `yaml:"admission"` // of clients that join
+	JoinWait  Duration  `yaml:"join_wait"` // of a stream or poll, for its turn
 }
 
 // maxAnswers is for how many bytes of answers to polls there may be room.
@@ -52,6 +53,7 @@ func defaultLimits() Limits {
 		UnknownTypes:         16,
 		Memory:               AutoMemory,
 		Admission:            AutoAdmission,
+		JoinWait:             Duration(10 * time.Second),
 	}
 }
 
@@ -79,9 +81,10 @@ func (k *checker) limits(l *Limits, largest Size) {
 		k.size("limits.rest_bytes", l.RESTBytes, MiB, maxAnswers)
 	}
 	k.atLeast("limits.polls_per_client", l.PollsPerClient, 0, " (no limit)")
-	if l.UnfinishedBytes != 0 && l.UnfinishedBytes < 2*largest { // half of it is there for every client
+	if l.UnfinishedBytes != 0 && l.UnfinishedBytes < 2*largest { // the largest request fits beside another one
 		k.fail("limits.unfinished_bytes", "expected 0 (no limit) or at least twice server.max_receive_size, %s, got %s", 2*largest, l.UnfinishedBytes)
 	}
+	k.between("limits.join_wait", l.JoinWait, Duration(100*time.Millisecond), maxWait)
 	k.atLeast("limits.unknown_types", l.UnknownTypes, 0, " (no limit)")
 }
 

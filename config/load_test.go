@@ -197,7 +197,7 @@ func TestParseEveryKey(t *testing.T) {
 		Resolve: Resolve{AlternativeAfter: Duration(25 * time.Second)},
 		Limits: Limits{
 			StreamsPerConnection: 31, Streams: 36, Share: 37, Scopes: 35, FirstRequest: Duration(32 * time.Second), RequestsPerSecond: 33, Subscriptions: 5,
-			NamesBytes: 38 * MiB, NamesTotal: Memory(512 * MiB), NameBytes: KiB, NodeBytes: 34 * KiB, RESTBytes: 39 * MiB, PollsPerClient: 40, UnknownTypes: 41, Memory: Memory(1536 * MiB), Admission: AdmissionOff, UnfinishedBytes: 40 * MiB, Connections: 38, ConnectionsPerSecond: 39,
+			NamesBytes: 38 * MiB, NamesTotal: Memory(512 * MiB), NameBytes: KiB, NodeBytes: 34 * KiB, RESTBytes: 39 * MiB, PollsPerClient: 40, UnknownTypes: 41, Memory: Memory(1536 * MiB), Admission: AdmissionOff, JoinWait: Duration(42 * time.Second), UnfinishedBytes: 40 * MiB, Connections: 38, ConnectionsPerSecond: 39,
 		},
 		Log: Log{Level: LevelDebug, Format: FormatJSON, PerMinute: 61},
 

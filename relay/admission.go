@@ -60,7 +60,7 @@ func (a admission) refuse(err error) error {
 		return later("the relay is short of memory and takes on no new clients: try again in some seconds")
 	case errors.Is(err, load.ErrLate):
 		a.observer.Limited(downstream.LimitAdmission)
-		return later("more clients join than the relay can serve within a second (limits.admission): try again in some seconds, or another replica")
+		return later("more clients join than the relay can serve in time (limits.join_wait): try again in some seconds, or another replica")
 	case errors.Is(err, load.ErrClosed):
 		return status.Error(codes.Unavailable, errClosed.Error())
 	default:

@@ -38,12 +38,16 @@ func (b *bubbled) occupy() (end func()) {
 	}
 }
 
-// A client that cannot join within a second is told when to come again, each another time. Those that are
+// A client that cannot join within limits.join_wait is told when to come again, each another time. Those that are
 // served go on being served, and a client that joins then has everything at once.
 func TestAdmission_LIM1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cfg *config.Config
-		b := runBubbled(t, func(c *config.Config) { cfg = c; c.Server.MaxConnectionAge, c.Server.RESTWait = 0, 0 })
+		b := runBubbled(t, func(c *config.Config) {
+			cfg = c
+			c.Server.MaxConnectionAge, c.Server.RESTWait = 0, 0
+			c.Limits.JoinWait = config.Duration(800 * time.Millisecond)
+		})
 		conn := b.dial()
 		stays := b.subscriber(conn, "stays")
 		silent, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
@@ -70,7 +74,7 @@ func TestAdmission_LIM1(t *testing.T) {
 			select {
 			case err := <-ended:
 				s := status.Convert(err)
-				if s.Code() != codes.Unavailable || !strings.Contains(s.Message(), "limits.admission") || len(s.Details()) != 1 {
+				if s.Code() != codes.Unavailable || !strings.Contains(s.Message(), "limits.join_wait") || len(s.Details()) != 1 {
 					t.Fatalf("LIM-1: the stream ended: %v", err)
 				}
 				hint, ok := s.Details()[0].(*errdetails.RetryInfo)

@@ -238,6 +238,7 @@ func (r *Relay) listener(cfg *config.Config) error {
 	s := cfg.Server
 	r.perConn = cfg.Limits.StreamsPerConnection
 	r.admission.SetOff(cfg.Limits.Admission == config.AdmissionOff)
+	r.admission.SetWait(cfg.Limits.JoinWait.Std())
 	r.ages = newAges(s.MaxConnectionAge.Std())
 	c := downstream.Config{
 		Limits:         limitsOf(cfg, r.memory.Limit()),

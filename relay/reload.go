@@ -104,6 +104,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
 	r.server.SetLimits(limitsOf(cfg, r.memory.Limit()))
 	r.admission.SetOff(cfg.Limits.Admission == config.AdmissionOff)
+	r.admission.SetWait(cfg.Limits.JoinWait.Std())
 	r.connections.Set(connectionsOf(&cfg.Limits, openFiles()))
 	r.server.SetIdentifier(identifierOf(cfg.Node))
 	r.lines.Set(cfg.Log.PerMinute)

@@ -63,9 +63,8 @@ const (
 	// overrunMost times as many works as have places may go on beyond their time.
 	overrunMost = 4
 
-	// joinWait is how long a join or a poll waits for its place. With what the work itself takes it is less than a
-	// second: a client that joins is served within that, or may ask another relay.
-	joinWait = 800 * time.Millisecond
+	// DefaultWait is how long a join or a poll waits for its place, unless SetWait says otherwise.
+	DefaultWait = 10 * time.Second
 	// helloWait is less than a handshake may take in all.
 	helloWait = 8 * time.Second
 )
@@ -80,6 +79,7 @@ type Admission struct {
 	observer Observer
 
 	off    atomic.Bool
+	wait   atomic.Int64 // how long a join or a poll waits, a time.Duration
 	places places
 	scopes scopes
 }
@@ -95,6 +95,7 @@ func newAdmission(memory *Memory, observer Observer, places int) *Admission {
 	}
 	a := &Admission{memory: memory, observer: observer}
 	a.places.most, a.scopes.read = places, readWaits
+	a.SetWait(DefaultWait)
 	return a
 }
 
@@ -110,6 +111,9 @@ func (a *Admission) SetOff(off bool) {
 		a.scopes.letAll()
 	}
 }
+
+// SetWait changes how long joins and polls that come from now on wait for their place.
+func (a *Admission) SetWait(d time.Duration) { a.wait.Store(int64(d)) }
 
 // Close ends all waits with ErrClosed, and refuses clients that come later.
 func (a *Admission) Close() { a.places.close() }
@@ -160,7 +164,8 @@ func (a *Admission) Begin(ctx context.Context, from From, meanwhile func(context
 }
 
 // Join waits until a client may join whose first request is there. The error is ErrMemory, ErrLate, ErrClosed or that of ctx.
-// Without one Done is to be called.
+// ErrLate comes at once if the turn would come later than the wait allows, at the rate at which others had theirs.
+// Without an error Done is to be called.
 func (a *Admission) Join(ctx context.Context, from From) (*Turn, error) {
 	return a.begin(ctx, Join, &a.places.queues.joins, from)
 }
@@ -177,7 +182,7 @@ func (a *Admission) begin(ctx context.Context, work Work, q *queue, from From) (
 		return nil, ErrMemory
 	}
 	t := &Turn{of: a, work: work, came: time.Now()}
-	if err := t.take(ctx, q, from, joinWait); err != nil {
+	if err := t.take(ctx, q, from, time.Duration(a.wait.Load())); err != nil {
 		if errors.Is(err, ErrLate) {
 			a.observer.Refused(work, Late)
 		}

@@ -19,6 +19,37 @@ type places struct {
 	overrun int       // who goes on without a place
 	look    *time.Timer
 	looking bool // look is set
+	pace    pace
+}
+
+// pace is how fast those that wait have their turns. The lock of the places guards it.
+type pace struct {
+	since time.Time // when they began to wait, or later
+	turns int       // since then
+}
+
+const (
+	// paceKnown is after which time the turns since then tell the pace, and paceLasts after which the older half of
+	// it counts no more.
+	paceKnown = 500 * time.Millisecond
+	paceLasts = 2 * time.Second
+)
+
+// wait is how long the next one waits that so many have their turn before; 0 if that is not known yet.
+func (p *pace) wait(before int, now time.Time) time.Duration {
+	took := now.Sub(p.since)
+	if took < paceKnown || p.turns == 0 {
+		return 0
+	}
+	return took * time.Duration(before) / time.Duration(p.turns)
+}
+
+// turn notes that one had its turn.
+func (p *pace) turn(now time.Time) {
+	p.turns++
+	if took := now.Sub(p.since); took > paceLasts {
+		p.since, p.turns = now.Add(-took/2), p.turns/2
+	}
 }
 
 // seat is a work's place, or none. One goroutine at a time uses it.
@@ -35,7 +66,7 @@ type lease struct {
 
 // take waits for a place, for most at most. The error is ErrLate, ErrClosed or that of ctx.
 func (p *places) take(ctx context.Context, s *seat, q *queue, from From, most time.Duration) error {
-	w, err := p.enter(s, q, from)
+	w, err := p.enter(s, q, from, most)
 	if w == nil {
 		return err
 	}
@@ -52,7 +83,7 @@ func (p *places) take(ctx context.Context, s *seat, q *queue, from From, most ti
 }
 
 // enter gives a place, or else puts the work into a queue.
-func (p *places) enter(s *seat, q *queue, from From) (*waiter, error) {
+func (p *places) enter(s *seat, q *queue, from From, most time.Duration) (*waiter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -62,7 +93,16 @@ func (p *places) enter(s *seat, q *queue, from From) (*waiter, error) {
 		p.give(s)
 		return nil, nil
 	}
-	w := &waiter{seat: s, came: time.Now(), ready: make(chan error, 1)}
+	now := time.Now()
+	if p.queues.waiting() == 0 {
+		p.pace = pace{since: now}
+	}
+	if q == &p.queues.joins || q == &p.queues.polls {
+		if p.pace.wait(p.queues.before(q, from), now) > most {
+			return nil, ErrLate
+		}
+	}
+	w := &waiter{seat: s, came: now, ready: make(chan error, 1)}
 	q.push(w, from)
 	p.lookLater()
 	return w, nil
@@ -127,6 +167,7 @@ func (p *places) fill() {
 			return
 		}
 		p.give(w.seat)
+		p.pace.turn(time.Now())
 		w.ready <- nil
 	}
 	p.lookLater()

@@ -32,6 +32,7 @@ type queue struct {
 type party struct {
 	at    *list.Element // in the queue
 	since time.Time     // when its wait for its turn began
+	n     int           // waiters
 	flows line[*flow]
 }
 
@@ -84,6 +85,23 @@ func (q *queue) push(w *waiter, from From) {
 	f, at := p.flows.of(from.Connection, func() *flow { return &flow{of: p} })
 	f.at = at
 	w.of, w.at = f, f.waiters.PushBack(w)
+	p.n++
+}
+
+// before is how many have their turn before a waiter who would come now, at most: so many of its own party as take
+// turns with its connection, and as many of each other party.
+func (q *queue) before(from From) int {
+	own := 0
+	if at := q.parties.known[from.Party]; at != nil {
+		p := at.Value.(*standing[*party]).is
+		own = p.n
+		if at := p.flows.known[from.Connection]; at != nil {
+			own = min(own, (at.Value.(*standing[*flow]).is.waiters.Len()+1)*p.flows.order.Len())
+		} else if from.Connection != nil {
+			own = min(own, p.flows.order.Len())
+		}
+	}
+	return min(q.n, (own+1)*q.parties.order.Len())
 }
 
 // oldest is the first waiter; nil: there is none.
@@ -137,6 +155,7 @@ func (q *queue) remove(w *waiter) bool {
 	f := w.of
 	f.waiters.Remove(w.at)
 	w.of, w.at = nil, nil
+	f.of.n--
 	q.n--
 	if f.waiters.Len() > 0 {
 		return true

@@ -23,6 +23,16 @@ type queues struct {
 // waiting is how many wait.
 func (q *queues) waiting() int { return q.begun.n + q.hellos.n + q.joins.n + q.polls.n }
 
+// before is about how many have their turn before one who would come to the queue of joins or polls now. These two
+// take turns.
+func (q *queues) before(of *queue, from From) int {
+	n := of.before(from)
+	if of == &q.joins {
+		return n + min(n, q.polls.n)
+	}
+	return n + min(n, q.joins.n)
+}
+
 // next takes whose turn it is out of its queue; nil: nobody waits. What has begun is finished first: the
 // rests of handshakes, and then the joins of those that are connected. New connections have every fifth turn
 // beside these, so that nobody keeps them out with streams.
