@@ -164,9 +164,9 @@ func rejectedOnce(t *testing.T, cp *controlplane.ControlPlane, relay *testRelay)
 	}
 }
 
-// TestQuarantineIsShown: a type that the control plane does not serve is withheld
-// after it ended the stream once, everybody else is served, and an operator sees it.
-func TestQuarantineIsShown_OPS2(t *testing.T) {
+// TestRefusedTypeIsShown: a type that the control plane does not serve goes beside
+// after it ended the stream once, everybody else is served, and an operator sees it with the reason.
+func TestRefusedTypeIsShown_OPS2_SUR8(t *testing.T) {
 	cp := controlplane.New(clusterType)
 	if err := cp.Start(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestQuarantineIsShown_OPS2(t *testing.T) {
 	c.subscribe(listenerType, []string{"l1"}, nil)
 	waitFor(t, "the type on /upstreams", func() bool {
 		_, body := relay.get(t, "/upstreams")
-		return strings.Contains(body, `"quarantined": [`) && strings.Contains(body, listenerType)
+		return strings.Contains(body, `"refused": {`) && strings.Contains(body, listenerType) && strings.Contains(body, "no cache defined")
 	})
 	update(t, cp, "c2", cluster("c2", time.Second))
 	c.awaitHolding(t, clusterType, "c1", "c2")

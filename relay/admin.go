@@ -160,7 +160,7 @@ type sessionView struct {
 	LastErrorAt     time.Time         `json:"last_error_at,omitzero"`
 	LastRejection   string            `json:"last_rejection,omitempty"`
 	LastRejected    time.Time         `json:"last_rejected,omitzero"`
-	Quarantined     []string          `json:"quarantined,omitempty"`   // types withheld because the server may end streams for them
+	Refused         map[string]string `json:"refused,omitempty"`       // types that the server ends streams for, and what it said
 	Unavailable     []string          `json:"unavailable,omitempty"`   // types that have no service of their own
 	Loads           *loadsView        `json:"load_reports,omitempty"`  // nil: no client has reported
 	HeldUntil       time.Time         `json:"held_until,omitzero"`     // when clients are told of the losses that tables hold
@@ -230,7 +230,7 @@ func (a adminPort) viewSession(s *session) sessionView {
 		Scope: s.key.scope, State: string(st.State), Since: st.Since, StaleSince: st.Freshness.Stale, Endpoint: st.Endpoint,
 		Clients: a.relay.hub.users(s), Streams: st.Streams, StreamsOpened: st.Opened, StreamsLost: st.Lost,
 		EndpointChanges: st.EndpointChanges, Requests: st.Requests, Responses: st.Responses,
-		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.Freshness.LastResponse, Quarantined: st.Quarantined,
+		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.Freshness.LastResponse, Refused: st.Refused,
 		Unavailable: st.Unavailable, Tables: s.store.Stats(),
 	}
 	if s.loads != nil {

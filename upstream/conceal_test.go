@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
@@ -38,6 +39,21 @@ func TestConceal_ACC6_OPS6(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
+}
+
+// What a server says of a token is not shown with it where it refuses a type beside the streams.
+func TestRefusedType_ACC6_OPS6_quotedToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.picky("a").serveType(unserved, status.Error(codes.PermissionDenied, "not for s3cret-token"))
+		cfg := n.config("a")
+		cfg.Credentials.Metadata = map[string][]string{"authorization": {"Bearer s3cret-token"}}
+		s := run(t, newUpstream(t, cfg), newStore(sub(clusters, "*"), sub(unserved, "x")), nil)
+		<-time.After(time.Minute)
+		if got := s.Status().Refused[unserved]; !strings.HasSuffix(got, "not for (hidden)") {
+			t.Errorf("shown: %q", got)
+		}
+	})
 }
 
 // What a server says of a token is not shown with it.

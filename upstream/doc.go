@@ -22,7 +22,7 @@
 //	Session     the loop; one Store
 //	source      remote: connects, backs off, moves    fileSource: reads the views of Files
 //	line        remote: one of the Store's streams over all its links
-//	client      grpcClient: nodes, ACKs, quarantine   restClient: polls
+//	client      grpcClient: nodes, ACKs, besides      restClient: polls
 //	link        streamLink: one xDS stream            pollLink: one poller
 //	dialect     deltaDialect: incremental             stateDialect: state of the world
 //
@@ -47,10 +47,11 @@
 // it names nothing. The other form of the wildcard, "*", is used for types whose
 // responses are not complete, and to let go of the first.
 //
-// On a stream for all types, a type for which the server ends the whole stream is
-// withheld, and tried again now and then on a stream of its own, so that it takes the stream from nobody
-// else. So is a type that no service is known of, once something else was answered. A type with a stream of its own costs only that, which is tried again at
-// growing intervals; its endpoint is not blamed as long as it serves other types. A
+// On a stream for all types, a type for which the server ends the whole stream goes beside: it
+// is asked for again at growing intervals on a stream of its own, so that it takes the stream from nobody
+// else (LIM-2). So does a type that no service is known of, once something else was answered. A type with a
+// stream of its own costs only that, which is tried again at
+// growing intervals; its endpoint counts as reachable as long as it serves other types. A
 // type that has no service of its own (all but the ten that Envoy discovers, and
 // VirtualHost and LbEndpoint in the state of the world) cannot be asked for one by one: it is told of
 // once, counted, and its names stay unknown.
@@ -106,6 +107,6 @@
 // requests to itself. Cancelling the context of Run cancels the streams'
 // contexts, which ends both kinds of blocking; Run waits for all its goroutines.
 //
-// A poller has one goroutine, which waits for the owner's verdict on what it brings. A
+// A poller has one goroutine, which waits for what the owner says to what it brings. A
 // session of files has none but its owner: the files are read by goroutines of the [Files].
 package upstream

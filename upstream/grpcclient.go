@@ -25,10 +25,10 @@ type grpcClient struct {
 	nodeSize int
 	headers  headers
 
-	delivered  delivered
-	quarantine quarantine
-	held       *ackHold
-	single     map[string]*replica // those that refuse a second stream, by StreamID.TypeURL
+	delivered delivered
+	besides   besides
+	held      *ackHold
+	single    map[string]*replica // those that refuse a second stream, by StreamID.TypeURL
 }
 
 // client implements transport. What a server that refuses a type has against it is not known.
@@ -38,8 +38,8 @@ func (p *pool) client(r *remote, cfg SessionConfig) (client, refusals) {
 		delivered: delivered{state: state},
 		remote:    r, session: r.session, store: r.store, report: r.report, pool: p, cfg: p.cfg,
 		node: cfg.Node, nodeSize: nodeSize(cfg), headers: headersOf(p.cfg.Credentials.Metadata, cfg.Metadata, p.token),
-		quarantine: newQuarantine(p.cfg), held: newAckHold(p.cfg.Nack.Wait, p.cfg.Nack.Acks, r.session.ring), single: make(map[string]*replica),
-	}, refusals{backoff: maxTrialDelay}
+		besides: newBesides(), held: newAckHold(p.cfg.Nack.Wait, p.cfg.Nack.Acks, r.session.ring), single: make(map[string]*replica),
+	}, refusals{backoff: maxRetryPause}
 }
 
 // serves implements client: a type may have no service of its own.
@@ -111,26 +111,16 @@ func (c *grpcClient) links() iter.Seq[*streamLink] {
 	}
 }
 
-// link finds the link of a stream, nil if there is none.
-func (c *grpcClient) link(id wire.StreamID) *streamLink {
-	for k := range c.links() {
-		if k.line.id == id {
-			return k
-		}
-	}
-	return nil
-}
-
 // rung implements client: clients may have decided on what they were sent.
 func (c *grpcClient) rung() { c.answerAll(c.held.ready(time.Now())) }
 
 // next implements client.
-func (c *grpcClient) next() time.Time { return moment.Earlier(c.held.next(), c.trialAt()) }
+func (c *grpcClient) next() time.Time { return moment.Earlier(c.held.next(), c.retryAt()) }
 
 // elapse implements client.
 func (c *grpcClient) elapse(now time.Time) {
 	c.answerAll(c.held.ready(now))
-	c.try(now)
+	c.retry(now)
 }
 
 // settling implements client.

@@ -251,19 +251,17 @@ func (l *line) count() {
 	r.report.obs.StreamOpened(l.id.String(), l.replica.name)
 }
 
-// refuse notes that the server may not serve the line's type, until welcome.
-func (l *line) refuse() {
-	if !l.refused {
-		l.refused = true
-		l.remote.report.noteQuarantined(l.id.TypeURL, 1)
-	}
+// refuse notes that the server may not serve the line's type, and why, until welcome.
+func (l *line) refuse(reason error) {
+	l.refused = true
+	l.remote.report.noteRefused(l.id, detail(reason))
 }
 
 // welcome takes back refuse.
 func (l *line) welcome() {
 	if l.refused {
 		l.refused = false
-		l.remote.report.noteQuarantined(l.id.TypeURL, -1)
+		l.remote.report.noteRefused(l.id, "")
 	}
 }
 

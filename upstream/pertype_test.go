@@ -127,7 +127,7 @@ func TestSUB12SecondStreamOfAType(t *testing.T) {
 }
 
 // A type that the server does not serve costs only its own stream, which is tried
-// again at growing intervals, and no endpoint is blamed for it.
+// again at growing intervals, and no endpoint is left for it.
 func TestTypeThatIsNotServedCostsItsOwnStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
@@ -141,7 +141,7 @@ func TestTypeThatIsNotServedCostsItsOwnStream(t *testing.T) {
 		cds.next()
 		<-time.After(2 * time.Hour)
 		synctest.Wait()
-		if st := s.Status(); st.State != StateConnected || st.Streams != 1 || !slices.Equal(st.Quarantined, []string{endpoints}) {
+		if st := s.Status(); st.State != StateConnected || st.Streams != 1 || !slices.Equal(sortedKeys(st.Refused), []string{endpoints}) {
 			t.Errorf("status %+v", st)
 		}
 		if cds.Context().Err() != nil {
@@ -153,7 +153,7 @@ func TestTypeThatIsNotServedCostsItsOwnStream(t *testing.T) {
 		}
 		store.wantOn(wire.StreamID{TypeURL: endpoints}, nil)
 		<-time.After(time.Hour)
-		if st := s.Status(); len(st.Quarantined) > 0 || st.Endpoint != "passthrough:///a" {
+		if st := s.Status(); len(st.Refused) > 0 || st.Endpoint != "passthrough:///a" {
 			t.Errorf("status %+v", st)
 		}
 	})
@@ -168,7 +168,7 @@ func TestRefusedTypeComesBack(t *testing.T) {
 		first := srv.accept(deltaEDS)
 		first.end <- status.Error(codes.PermissionDenied, "not yours")
 		synctest.Wait()
-		if st := s.Status(); st.State != StateConnecting || !slices.Equal(st.Quarantined, []string{endpoints}) {
+		if st := s.Status(); st.State != StateConnecting || !slices.Equal(sortedKeys(st.Refused), []string{endpoints}) {
 			t.Errorf("status %+v", st)
 		}
 		second := srv.accept(deltaEDS)
@@ -176,7 +176,7 @@ func TestRefusedTypeComesBack(t *testing.T) {
 		second.send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: endpoints, Nonce: "1"})
 		second.next()
 		synctest.Wait()
-		if st := s.Status(); st.State != StateConnected || len(st.Quarantined) > 0 {
+		if st := s.Status(); st.State != StateConnected || len(st.Refused) > 0 {
 			t.Errorf("status %+v", st)
 		}
 	})

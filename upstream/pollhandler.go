@@ -18,10 +18,10 @@ func (k *pollLink) tell(f func()) { k.client.session.post(k.ctx, f) }
 // OnResponse implements restjson.Handler.
 func (k *pollLink) OnResponse(r *restjson.Response, names []string) error {
 	at, begun := time.Now(), k.exchange.begun
-	verdict := make(chan error, 1)
-	k.tell(func() { verdict <- k.respond(r, names, at, begun) })
+	reason := make(chan error, 1)
+	k.tell(func() { reason <- k.respond(r, names, at, begun) })
 	select {
-	case err := <-verdict:
+	case err := <-reason:
 		return err
 	case <-k.ctx.Done():
 		return k.ctx.Err()

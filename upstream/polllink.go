@@ -228,7 +228,7 @@ func (k *pollLink) lost(cause error) {
 	if notServed(cause) {
 		stay = true
 		c.remote.up.heard(l.replica, time.Now())
-		l.refuse()
+		l.refuse(cause)
 	}
 	_, unreachable := errors.AsType[unreachableError](cause)
 	l.fail(err, unreachable, stay)

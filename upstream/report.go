@@ -22,10 +22,10 @@ type report struct {
 	warnings warnings
 
 	// Guarded by statusMu. The lists of types in Status are made when somebody asks.
-	statusMu    sync.Mutex
-	status      Status
-	quarantined map[string]int      // types, each with how many say so of it
-	lacking     map[string]struct{} // types that cannot be asked for; written by the owner alone
+	statusMu sync.Mutex
+	status   Status
+	refused  map[wire.StreamID]string // why, of types by their streams
+	lacking  map[string]struct{}      // types that cannot be asked for; written by the owner alone
 }
 
 func newReport(upstream, endpoint string, log *slog.Logger, cfg SessionConfig) *report {
@@ -43,7 +43,13 @@ func (r *report) Status() Status {
 	r.statusMu.Lock()
 	defer r.statusMu.Unlock()
 	st := r.status
-	st.Quarantined, st.Unavailable = sortedKeys(r.quarantined), sortedKeys(r.lacking)
+	st.Unavailable = sortedKeys(r.lacking)
+	if len(r.refused) > 0 {
+		st.Refused = make(map[string]string, len(r.refused))
+	}
+	for stream, reason := range r.refused {
+		st.Refused[stream.TypeURL] = reason
+	}
 	return st
 }
 
@@ -86,7 +92,7 @@ func (r *report) wrote(typeURL string, kind RequestKind) {
 	r.obs.RequestSent(typeURL, kind)
 }
 
-// responded counts a response, before it is judged.
+// responded counts a response, before it is taken.
 func (r *report) responded(typeURL string, resources, removed, bytes int, at time.Time) {
 	r.note(func(st *Status) { st.Responses++; st.Freshness.LastResponse = at })
 	r.obs.ResponseReceived(typeURL, resources, removed, bytes)
@@ -136,7 +142,7 @@ func (r *report) rejectionLevel(typeURL, reason string, at time.Time) slog.Level
 	if last, ok := r.loud[typeURL]; ok && last.reason == reason && at.Sub(last.at) < rejectionPause {
 		return slog.LevelDebug
 	}
-	if r.loud == nil || len(r.loud) >= maxProven {
+	if r.loud == nil || len(r.loud) >= maxAnswered {
 		r.loud = make(map[string]loudRejection)
 	}
 	r.loud[typeURL] = loudRejection{reason, at}

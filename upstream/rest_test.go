@@ -485,8 +485,8 @@ func TestREST3(t *testing.T) {
 			if st.State != StateConnected || st.Endpoint != "a:1" {
 				b.t.Errorf("LOC-6: one type that is not served made it %s at %s", st.State, st.Endpoint)
 			}
-			if !slices.Equal(st.Quarantined, []string{endpoints}) || !slices.Equal(st.Unavailable, []string{virtualHosts}) {
-				b.t.Errorf("quarantined %v, unavailable %v", st.Quarantined, st.Unavailable)
+			if !slices.Equal(sortedKeys(st.Refused), []string{endpoints}) || !slices.Equal(st.Unavailable, []string{virtualHosts}) {
+				b.t.Errorf("refused %v, unavailable %v", st.Refused, st.Unavailable)
 			}
 			b.unwant(virtualHosts, "a/b")
 			pass(time.Second)

@@ -23,7 +23,7 @@ func (c *grpcClient) rejectsSecond(k *streamLink, cause error) bool {
 		return false
 	}
 	for typeURL := range k.asked {
-		if _, proven := c.quarantine.proven[typeURL]; !proven && !c.cfg.APIType.PerType() {
+		if !c.besides.answered.Contains(typeURL) && !c.cfg.APIType.PerType() {
 			return false
 		}
 	}

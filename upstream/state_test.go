@@ -428,9 +428,9 @@ func TestRES17SessionSheds(t *testing.T) {
 	})
 }
 
-// A type for which the server ends the aggregated stream is withheld, whatever the
-// variant, and taken up when the server takes it.
-func TestStateTypeIsWithheld(t *testing.T) {
+// A type for which the server ends the aggregated stream is kept aside, whatever the
+// variant, and joins when the server takes it.
+func TestStateTypeIsKeptAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
 		srv := n.serveAny("a")
@@ -455,26 +455,26 @@ func TestStateTypeIsWithheld(t *testing.T) {
 		as.expect("[] v= n=")
 		synctest.Wait()
 		as.silent()
-		if st := s.Status(); !slices.Equal(st.Quarantined, []string{endpoints}) {
-			t.Errorf("quarantined %v", st.Quarantined)
+		if st := s.Status(); !slices.Equal(sortedKeys(st.Refused), []string{endpoints}) {
+			t.Errorf("refused %v", st.Refused)
 		}
 		withheld(true)
 		as.state(clusters, "1", "1", "c")
 		as.expect("[] v=1 n=1")
-		as.expect("[x] v= n=") // the trial
+		as.expect("[x] v= n=") // it stood beside
 		withheld(false)
 		as.state(endpoints, "1", "2", "x")
 		as.expect("[x] v=1 n=2")
 		synctest.Wait()
-		if st := s.Status(); len(st.Quarantined) > 0 {
-			t.Errorf("quarantined %v", st.Quarantined)
+		if st := s.Status(); len(st.Refused) > 0 {
+			t.Errorf("refused %v", st.Refused)
 		}
 	})
 }
 
-// A withheld type that is too large to be tried as it is, or to be taken up, is asked for
+// A type that was kept aside and is too large to join as it is, is asked for
 // when the Store has let go of names, or has changed its mind (RES-17).
-func TestRES17OPS2TrialThatIsPutOff(t *testing.T) {
+func TestRES17OPS2RetryThatIsPutOff(t *testing.T) {
 	long, short := strings.Repeat("l", 100), "s"
 	all := "[" + long + "] v= n=" // for the later ones there is no room
 	for name, c := range map[string]struct {
@@ -513,16 +513,16 @@ func TestRES17OPS2TrialThatIsPutOff(t *testing.T) {
 				})
 				as.state(clusters, "1", "1", "c")
 				as.expect("[] v=1 n=1")
-				<-time.After(time.Minute)
+				<-time.After(renewPause + 2*stableAfter)
 				synctest.Wait()
 				if c.want != "" {
 					as.expect(c.want)
 				}
 				as.silent()
-				if st := s.Status(); slices.Contains(st.Quarantined, endpoints) {
-					t.Errorf("quarantined %v", st.Quarantined)
+				if st := s.Status(); st.Refused[endpoints] != "" {
+					t.Errorf("refused %v", st.Refused)
 				}
-				// What comes later is withheld, tried and taken up like before.
+				// What comes later joins like before.
 				if c.want == "" {
 					store.want(0, []wire.Subscription{sub(clusters, "*"), sub(endpoints, "z")}, sub(endpoints, "z"))
 					<-time.After(time.Minute)

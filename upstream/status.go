@@ -43,10 +43,9 @@ type Status struct {
 	LastError     *ConnectionError
 	LastRejection *RejectedError
 
-	// Quarantined are the types, sorted, that are withheld because the server ended
-	// a stream on which they were new, until a trial shows that it takes them; and
-	// those whose own streams it ends, which are tried at growing intervals.
-	Quarantined []string
+	// Refused are the types that stay unanswered because the server ended a stream on which they were new, or
+	// ends their own streams, and what it said. They are asked for again beside the other streams, at growing intervals.
+	Refused map[string]string
 	// Unavailable are the wanted types, sorted, that have no service of their own, so
 	// that a control plane with one stream per type cannot be asked for them.
 	Unavailable []string

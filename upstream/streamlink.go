@@ -46,7 +46,9 @@ func (k *streamLink) opened() {
 
 	subs := c.store.Restart(l.id, c.versionsLimit())
 	c.delivered.restarted(l.id, subs)
+	c.lead(l.id, subs)
 	k.taken(subs)
+	c.began()
 	l.returned(slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return len(sub.Versions) > 0 }), probeStands)
 	if !c.store.StreamWanted(l.id) {
 		k.drain() // only unsubscriptions were left, and Restart has dropped their names
@@ -99,19 +101,14 @@ func (k *streamLink) taken(subs []wire.Subscription) {
 		k.subscribe(sub)
 	}
 	k.say(k.dialect.flush())
-	k.client.quarantine.cancelTrial(k)
 	k.client.session.settle()
 }
 
-// subscribe writes one subscription, unless its type is withheld.
+// subscribe writes one subscription, unless its type is kept aside.
 func (k *streamLink) subscribe(sub wire.Subscription) {
-	untried(k.client, k, sub.TypeURL)
-	if k.client.quarantine.withhold(k, sub) {
-		k.client.store.Withhold(k.line.id, sub.TypeURL, true)
-		dropUntried(k.client, sub)
-		return
+	if !k.client.keepAside(k, sub) {
+		k.ask(sub)
 	}
-	k.ask(sub)
 }
 
 // ask writes one subscription.
@@ -215,8 +212,8 @@ func (k *streamLink) lost(cause error) {
 	}
 	good := l.established && !err.Reason.repeats() && err.Reason != ReasonSilent
 	c.ended(l.replica, cause)
-	c.blame(k, cause)
-	stay := good || c.refuse(k, cause)
+	c.setAside(k, cause)
+	stay := good || k.refused(cause)
 	if c.rejectsSecond(k, cause) {
 		c.mergeStreams(l, err)
 		return
@@ -224,7 +221,22 @@ func (k *streamLink) lost(cause error) {
 	l.fail(err, !l.open || err.Reason == ReasonSilent, stay)
 }
 
-// respond judges a response and answers it, once (STR-8).
+// refused reports whether a stream that broke carried one type, for which the server
+// may have ended it. That costs no other type anything: the stream is tried again where it
+// was, at growing intervals, as long as the endpoint serves others.
+func (k *streamLink) refused(cause error) bool {
+	c, l := k.client, k.line
+	if !c.cfg.APIType.PerType() || !l.open || !refusedBy(cause) {
+		return false
+	}
+	if !l.refused {
+		c.report.log.Warn("server ended the stream of a type, which it may not serve", "type", l.id.TypeURL, "error", detail(cause))
+	}
+	l.refuse(cause)
+	return slices.ContainsFunc(c.remote.lines, func(o *line) bool { return o != l && o.established })
+}
+
+// respond takes a response and answers it, once (STR-8).
 func (k *streamLink) respond(r *wire.Received, at time.Time) {
 	c, l := k.client, k.line
 	r.TypeURL = cmp.Or(r.TypeURL, l.id.TypeURL)
@@ -239,8 +251,7 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 	}
 	l.answered(at)
 	if asked {
-		c.prove(e.typeURL)
-		delete(c.quarantine.besides.unanswered, e.typeURL)
+		c.took(e.typeURL)
 	}
 	if l.draining {
 		return // nothing can be written any more, and its nonce ends with the stream

@@ -84,15 +84,18 @@ func (r *report) noteUnavailable(types map[string]struct{}) {
 	r.lacking = types
 }
 
-// noteQuarantined has Status say of one more, or one less, that it is withheld or refused.
-func (r *report) noteQuarantined(typeURL string, change int) {
+// noteRefused has Status say why the server refuses a type, or with no reason that it does not any more. The stream is
+// that of the type, or stands for those of all types.
+func (r *report) noteRefused(stream wire.StreamID, reason string) {
 	r.statusMu.Lock()
 	defer r.statusMu.Unlock()
-	if r.quarantined == nil {
-		r.quarantined = make(map[string]int)
-	}
-	if r.quarantined[typeURL] += change; r.quarantined[typeURL] == 0 {
-		delete(r.quarantined, typeURL)
+	switch {
+	case reason == "":
+		delete(r.refused, stream)
+	case r.refused == nil:
+		r.refused = map[wire.StreamID]string{stream: reason}
+	default:
+		r.refused[stream] = reason
 	}
 }
 

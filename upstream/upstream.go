@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -28,6 +29,7 @@ type Upstream struct {
 	causes   *causes
 	replicas *replicas
 	entrance *entrance
+	answered *lru.Cache[string, struct{}] // types, of any scope
 
 	reuses atomic.Bool // the control plane uses versions for several contents: none are presented
 }
@@ -51,8 +53,9 @@ func New(cfg Config) (*Upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
+	answered, _ := lru.New[string, struct{}](maxAnswered) // it fails for other sizes only
 	u := &Upstream{
-		cfg: cfg, roster: newRoster(), causes: new(causes),
+		cfg: cfg, roster: newRoster(), causes: new(causes), answered: answered,
 		entrance: newEntrance(cfg.Outages, cfg.Backoff.Base, cfg.Backoff.Max),
 	}
 	if u.keys, err = openKeyring(&cfg); err != nil {

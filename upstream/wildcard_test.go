@@ -150,7 +150,7 @@ func TestSUB14SecondStreamRefused(t *testing.T) {
 			store.wanted[streamOf(1)] = []wire.Subscription{sub(clusters, "x")}
 			s := run(t, newUpstream(t, n.config("a")), store, nil)
 			<-time.After(time.Hour)
-			if st := s.Status(); st.Streams != 1 || st.State != StateConnected || len(st.Quarantined) > 0 {
+			if st := s.Status(); st.Streams != 1 || st.State != StateConnected || len(st.Refused) > 0 {
 				t.Errorf("status %+v", st)
 			}
 			srv.mu.Lock()
