@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
@@ -137,7 +136,7 @@ func TestDrain_OPS4(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := deltaclient.New(conn, xdsclient.Options{}).Run(t.Context()); status.Code(err) != codes.Unavailable {
+	if err := xdsclient.New(xdsclient.Options{Conn: conn}).Run(t.Context()); status.Code(err) != codes.Unavailable {
 		t.Errorf("OPS-4: a new stream after the drain: %v", err)
 	}
 }

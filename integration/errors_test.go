@@ -12,12 +12,8 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
-	"github.com/xdsrelay/xdsrelay/internal/stateclient"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -66,24 +62,18 @@ func newErrorClient(t *testing.T, v variant, r *testRelay) *errorClient {
 	t.Helper()
 	c := &errorClient{polls: v.rest, told: map[string]int{}}
 	o := xdsclient.Options{
-		Node: &corev3.Node{Id: "errors", Cluster: "c"}, PerType: v.perType, OnResponse: c.respond, PollInterval: pollInterval,
+		Form: v.form(), Node: &corev3.Node{Id: "errors", Cluster: "c"}, PerType: v.perType, OnResponse: c.respond, PollInterval: pollInterval,
 	}
 	if v.rest {
 		transport := &http.Transport{}
 		t.Cleanup(transport.CloseIdleConnections)
-		c.Client = stateclient.NewREST(&http.Client{Transport: transport}, "http://"+r.rest, o)
+		o.HTTP, o.URL = &http.Client{Transport: transport}, "http://"+r.rest
 	} else {
-		conn, err := grpc.NewClient(r.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := dial(t, r.addr)
 		t.Cleanup(func() { _ = conn.Close() })
-		if v.sotw {
-			c.Client = stateclient.New(conn, o)
-		} else {
-			c.Client = deltaclient.New(conn, o)
-		}
+		o.Conn = conn
 	}
+	c.Client = xdsclient.New(o)
 	return c
 }
 

@@ -19,7 +19,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
@@ -68,7 +67,8 @@ func startFleet(t testing.TB, addr string, n int, subscribe func(i int, c *xdscl
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := deltaclient.New(conn, xdsclient.Options{
+		c := xdsclient.New(xdsclient.Options{
+			Conn:       conn,
 			Node:       &corev3.Node{Id: fmt.Sprint("client-", i)},
 			OnResponse: f.count,
 		})

@@ -12,10 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
-	"github.com/xdsrelay/xdsrelay/internal/stateclient"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -23,11 +20,11 @@ import (
 // wildcardForm is a form in which xDS clients ask.
 type wildcardForm struct {
 	name string
-	new  func(grpc.ClientConnInterface, xdsclient.Options) *xdsclient.Client
+	form xdsclient.Form
 }
 
 func wildcardForms() []wildcardForm {
-	return []wildcardForm{{"incremental", deltaclient.New}, {"SotW", stateclient.New}}
+	return []wildcardForm{{"incremental", xdsclient.Incremental}, {"SotW", xdsclient.SotW}}
 }
 
 // wildcardClient is an xDS client that asks for all clusters and listeners, and for
@@ -41,7 +38,7 @@ func (f wildcardForm) follow(t testing.TB, addr, node string, names map[string][
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := wildcardClient{f.new(conn, xdsclient.Options{Node: &corev3.Node{Id: node}, Keep: xdsclient.KeepResources})}
+	c := wildcardClient{xdsclient.New(xdsclient.Options{Form: f.form, Conn: conn, Node: &corev3.Node{Id: node}, Keep: xdsclient.KeepResources})}
 	c.Subscribe(clusterType)
 	c.Subscribe(listenerType)
 	for _, url := range slices.Sorted(maps.Keys(names)) {

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
-	"github.com/xdsrelay/xdsrelay/internal/stateclient"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"google.golang.org/protobuf/proto"
@@ -47,24 +45,20 @@ func startNoted(t testing.TB, v variant, relay *testRelay, node string) *noted {
 	t.Helper()
 	n := &noted{variant: v}
 	options := xdsclient.Options{
-		Node: &corev3.Node{Id: node}, PerType: v.perType, ResourceInSotW: v.sotw, Keep: xdsclient.KeepResources,
+		Form: v.form(), Node: &corev3.Node{Id: node}, PerType: v.perType, ResourceInSotW: v.sotw, Keep: xdsclient.KeepResources,
 		OnResponse: n.note, PollInterval: pollInterval,
 	}
-	release := func() {}
-	switch {
-	case v.rest:
+	var release func()
+	if v.rest {
 		transport := new(http.Transport)
 		release = transport.CloseIdleConnections
-		n.Client = stateclient.NewREST(&http.Client{Transport: transport}, "http://"+relay.rest, options)
-	case v.sotw:
+		options.HTTP, options.URL = &http.Client{Transport: transport}, "http://"+relay.rest
+	} else {
 		conn := dial(t, relay.addr)
 		release = func() { _ = conn.Close() }
-		n.Client = stateclient.New(conn, options)
-	default:
-		conn := dial(t, relay.addr)
-		release = func() { _ = conn.Close() }
-		n.Client = deltaclient.New(conn, options)
+		options.Conn = conn
 	}
+	n.Client = xdsclient.New(options)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

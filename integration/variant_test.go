@@ -1,6 +1,10 @@
 package integration
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
+)
 
 // The types that the tests use.
 const (
@@ -63,6 +67,18 @@ type variant struct {
 	perType bool
 	v2      bool // v2 method names, and the legacy wildcard that came with them
 	rest    bool
+}
+
+// form is what xdsclient speaks for the variant.
+func (v variant) form() xdsclient.Form {
+	switch {
+	case v.rest:
+		return xdsclient.REST
+	case v.sotw:
+		return xdsclient.SotW
+	default:
+		return xdsclient.Incremental
+	}
 }
 
 // The variants that clients speak.

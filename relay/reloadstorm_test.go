@@ -23,7 +23,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -140,7 +139,7 @@ func (s *storm) gust() (cfg *config.Config, usable bool) {
 
 // client begins a client, which ends when its context does.
 func (s *storm) client(ctx context.Context, wg *sync.WaitGroup, node string) *xdsclient.Client {
-	c := deltaclient.New(s.conn, xdsclient.Options{Node: &corev3.Node{Id: node}})
+	c := xdsclient.New(xdsclient.Options{Conn: s.conn, Node: &corev3.Node{Id: node}})
 	c.Subscribe(listenerType, "*")
 	c.Subscribe(clusterType, "x", "y", stormA, stormB, stormA+"#alt="+stormB)
 	again := func(error, time.Duration) error { return nil }

@@ -22,8 +22,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
-	"github.com/xdsrelay/xdsrelay/internal/stateclient"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
@@ -249,10 +247,13 @@ func newClient(s *side, addr string, number int, f form) *client {
 // begin makes it a client that holds nothing.
 func (c *client) begin() {
 	options := xdsclient.Options{
-		Node:    &corev3.Node{Id: fmt.Sprint("client-", c.number), Cluster: "walk", UserAgentName: "walk"},
+		Conn: c.conn, Node: &corev3.Node{Id: fmt.Sprint("client-", c.number), Cluster: "walk", UserAgentName: "walk"},
 		PerType: c.form.perType, OnResponse: c.responds,
 	}
-	c.Client = map[bool]func(grpc.ClientConnInterface, xdsclient.Options) *xdsclient.Client{false: deltaclient.New, true: stateclient.New}[c.form.state](c.conn, options)
+	if c.form.state {
+		options.Form = xdsclient.SotW
+	}
+	c.Client = xdsclient.New(options)
 	c.paused, c.late = false, false
 	c.Subscribe(plane.Runtime, "marker")
 	c.connect()

@@ -14,8 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
-	"github.com/xdsrelay/xdsrelay/internal/stateclient"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -109,15 +107,15 @@ func (c *client) run(ctx context.Context) {
 func (c *client) open() (end func()) {
 	options := xdsclient.Options{
 		Node: &corev3.Node{Id: fmt.Sprint("client-", c.n), Cluster: c.cluster}, Keep: xdsclient.KeepResources, PerType: c.form.perType,
-		ResourceInSotW: c.n%3 == 0, OnStream: c.opened, PollInterval: 2 * time.Second, PresentVersion: true,
+		ResourceInSotW: c.n%3 == 0, OnOpen: c.opened, PollInterval: 2 * time.Second, PresentVersion: true,
 	}
-	dial := c.sim.network.dialer(c.host)
 	var x *xdsclient.Client
+	options.OnResponse = func(r *xdsclient.Response) error { return c.response(x, r) }
+	dial := c.sim.network.dialer(c.host)
 	if c.form.rest {
 		scheme, tls := c.sim.fleet.polls()
 		transport := &http.Transport{DialContext: dial, ResponseHeaderTimeout: time.Minute, TLSClientConfig: tls}
-		options.OnResponse = func(r *xdsclient.Response) error { return c.response(x, r) }
-		x = stateclient.NewREST(&http.Client{Transport: transport}, scheme+"://"+c.at+":"+restPort, options)
+		options.Form, options.HTTP, options.URL = xdsclient.REST, &http.Client{Transport: transport}, scheme+"://"+c.at+":"+restPort
 		end = transport.CloseIdleConnections
 	} else {
 		conn, err := xdsclient.Dial("passthrough:///"+c.at+":"+xdsPort, c.sim.fleet.creds(),
@@ -126,12 +124,12 @@ func (c *client) open() (end func()) {
 		if err != nil {
 			panic(err) // of what we gave it
 		}
-		options.OnResponse = func(r *xdsclient.Response) error { return c.response(x, r) }
-		if x = deltaclient.New(conn, options); c.form.state {
-			x = stateclient.New(conn, options)
+		if options.Conn = conn; c.form.state {
+			options.Form = xdsclient.SotW
 		}
 		end = func() { _ = conn.Close() }
 	}
+	x = xdsclient.New(options)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.xds, c.since = x, make(map[plane.Key]time.Time)

@@ -62,16 +62,14 @@ var mayImport = map[string][]string{
 		"internal/xdsclient", helpers,
 	},
 	"cmd/xdsrelay-demo":               {"cmd/internal/cli", "cmd/xdsrelay-demo/internal/demo"},
-	"cmd/xdsrelay-demo/internal/demo": {"config", "relay", "internal/controlplane", "internal/deltaclient", "internal/xdsclient"},
+	"cmd/xdsrelay-demo/internal/demo": {"config", "relay", "internal/controlplane", "internal/xdsclient"},
 	"internal/adminclient":            {"internal/sockets"},
 	"internal/explain":                {"config", "relay", "keyer", "keyer/rules", "internal/fleet", helpers},
 	"internal/fleet":                  {helpers},
-	"internal/watch":                  {"keyer", "internal/wire", "internal/deltaclient", "internal/stateclient", "internal/xdsclient", helpers},
+	"internal/watch":                  {"keyer", "internal/wire", "internal/xdsclient", helpers},
 
 	// Clients for programs and tests.
-	"internal/xdsclient":   {"keyer", "internal/wire", helpers},
-	"internal/deltaclient": {"keyer", "internal/wire", "internal/xdsclient", helpers},
-	"internal/stateclient": {"keyer", "internal/wire", "internal/xdsclient", helpers},
+	"internal/xdsclient": {"keyer", "internal/wire", helpers},
 
 	// What tests, the demo and the load generator need: no other row names it.
 	"internal/controlplane":      nil,

@@ -7,8 +7,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
-	"github.com/xdsrelay/xdsrelay/internal/stateclient"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -54,13 +52,13 @@ type Transport struct {
 
 // client makes a client of a variant; "" is AggregatedDeltaGRPC.
 func (t Transport) client(a APIType, o xdsclient.Options) *xdsclient.Client {
+	o.Conn, o.HTTP, o.URL = t.Conn, t.HTTP, t.URL
 	o.PerType = a == DeltaGRPC || a == GRPC
 	switch {
 	case a == REST:
-		return stateclient.NewREST(t.HTTP, t.URL, o)
-	case a.delta():
-		return deltaclient.New(t.Conn, o)
-	default:
-		return stateclient.New(t.Conn, o)
+		o.Form = xdsclient.REST
+	case !a.delta():
+		o.Form = xdsclient.SotW
 	}
+	return xdsclient.New(o)
 }

@@ -58,7 +58,7 @@ func (l *link) compare(r *wire.Received) error {
 	}
 	changes := l.response.Changes
 	for _, res := range r.Resources {
-		changes = append(changes, t.compare(res, c.protocol.Version(res)))
+		changes = append(changes, t.compare(res, c.messages.version(res)))
 	}
 	for _, name := range r.Removed {
 		changes = t.compareRemoved(changes, name)
@@ -68,7 +68,7 @@ func (l *link) compare(r *wire.Received) error {
 		changes = t.compareFailed(changes, e)
 		changes = append(changes, Change{Kind: Failed, Name: e.Name, Old: t.held[e.Name].version, Error: e})
 	}
-	if c.protocol.FullState(t.URL) {
+	if c.messages.fullState(t.url) {
 		changes = t.compareMissing(changes)
 	}
 	l.response.Changes = changes
@@ -110,7 +110,7 @@ func (l *link) checkNames(r *wire.Response) error {
 }
 
 // compare says what a resource in a version is to somebody who holds what t does.
-func (t *Type) compare(r *wire.Resource, version string) Change {
+func (t *typeState) compare(r *wire.Resource, version string) Change {
 	old, isHeld := t.held[r.Name]
 	ch := Change{Name: r.Name, Version: version, Old: old.version, Resource: r}
 	switch {
@@ -145,7 +145,7 @@ func (h held) same(r *wire.Resource, version string) bool {
 
 // compareRemoved appends what a name in removed_resources means: that name goes,
 // and what is held because of it under another one.
-func (t *Type) compareRemoved(changes []Change, name string) []Change {
+func (t *typeState) compareRemoved(changes []Change, name string) []Change {
 	for _, member := range t.members(name) {
 		changes = append(changes, Change{Kind: Removed, Name: member, Old: t.held[member].version})
 	}
@@ -158,7 +158,7 @@ func (t *Type) compareRemoved(changes []Change, name string) []Change {
 
 // compareFailed appends what an error takes away beside what it is of: the members of a
 // glob that does not exist.
-func (t *Type) compareFailed(changes []Change, e *wire.ResourceError) []Change {
+func (t *typeState) compareFailed(changes []Change, e *wire.ResourceError) []Change {
 	if !drops(e.Code) {
 		return changes
 	}
@@ -174,7 +174,7 @@ func (t *Type) compareFailed(changes []Change, e *wire.ResourceError) []Change {
 // compareMissing appends the removal of what is held and not in a full-state
 // response, of which changes is what it says (RES-8). One that holds nothing but
 // heartbeats renews them and is no list of what there is (TTL-3).
-func (t *Type) compareMissing(changes []Change) []Change {
+func (t *typeState) compareMissing(changes []Change) []Change {
 	heartbeat := func(ch Change) bool { return ch.Kind == Heartbeat }
 	if len(changes) > 0 && !slices.ContainsFunc(changes, func(ch Change) bool { return !heartbeat(ch) }) {
 		return changes
@@ -205,7 +205,7 @@ func (l *link) finish(r *Response, reason error) {
 	t := c.types[r.TypeURL]
 	if t != nil && reason == nil {
 		t.answered = true
-		t.Accepted = r.SystemVersion
+		t.accepted = r.SystemVersion
 		for i := range r.Changes {
 			t.apply(r.Changes[:i+1], c.options.Keep)
 		}
@@ -214,13 +214,13 @@ func (l *link) finish(r *Response, reason error) {
 		close(c.progress)
 		c.progress = nil
 	}
-	a := Answer{Type: t, TypeURL: r.TypeURL, Nonce: r.Nonce, Reason: reason}
+	a := answer{of: t, typeURL: r.TypeURL, nonce: r.Nonce, reason: reason}
 	if l.typeURL != "" && r.TypeURL != l.typeURL {
 		// A type's own service takes no request for another type (VAR-10).
-		a.Type, a.TypeURL = c.types[l.typeURL], l.typeURL
+		a.of, a.typeURL = c.types[l.typeURL], l.typeURL
 	}
-	if a.Type != nil {
-		a.Version = a.Type.Accepted
+	if a.of != nil {
+		a.version = a.of.accepted
 	}
 	if c.holdAcks {
 		l.answers = append(l.answers, a)
@@ -231,15 +231,15 @@ func (l *link) finish(r *Response, reason error) {
 
 // answerLocked answers a response. The names that go with it are those that are
 // subscribed when it is sent, not when the response came.
-func (l *link) answerLocked(a Answer) {
-	if a.Type != nil {
-		a.Type.Nonce = a.Nonce
+func (l *link) answerLocked(a answer) {
+	if a.of != nil {
+		a.of.nonce = a.nonce
 	}
-	l.enqueueLocked(l.client.protocol.Answer(a))
+	l.enqueueLocked(l.client.messages.answer(a))
 }
 
 // apply applies the last one of the changes of a response.
-func (t *Type) apply(changes []Change, keep Keep) {
+func (t *typeState) apply(changes []Change, keep Keep) {
 	ch, before := &changes[len(changes)-1], changes[:len(changes)-1]
 	switch ch.Kind {
 	case Added, Changed, Unchanged:

@@ -5,24 +5,11 @@ import (
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
-
-const clusterType = resource.ClusterType
-
-// acks is a protocol that does no more than answering.
-type acks struct{ Protocol }
-
-func (acks) FullState(string) bool           { return false }
-func (acks) Version(r *wire.Resource) string { return r.Version }
-
-func (acks) Answer(a Answer) proto.Message {
-	return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: a.TypeURL, ResponseNonce: a.Nonce}
-}
 
 // received is a decoded response with clusters in one version.
 func received(tb testing.TB, version string, names ...string) *wire.Received {
@@ -48,7 +35,7 @@ func received(tb testing.TB, version string, names ...string) *wire.Received {
 // next version of one of them, decoding aside.
 func update(tb testing.TB, n int) func() {
 	tb.Helper()
-	c := New(acks{}, Options{})
+	c := New(Options{})
 	c.Subscribe(clusterType)
 	l := c.links[0]
 	l.stream = &stream{wake: make(chan struct{}, 1), nodeSent: true}

@@ -10,18 +10,18 @@ import (
 // chooses for the node (SUB-1).
 const Wildcard = "*"
 
-// Client is an xDS client of any variant. Its methods may be called from any
+// Client is an xDS client of any form. Its methods may be called from any
 // goroutine, also from the functions in its Options.
 type Client struct {
 	// immutable after New
-	protocol Protocol
 	options  Options
+	messages messages
 
 	// guarded by mu
 	mu       sync.Mutex
-	types    map[string]*Type
-	order    []*Type // in the order of their first Subscribe
-	links    []*link // with PerType in the order of types, else one
+	types    map[string]*typeState
+	order    []*typeState // in the order of their first Subscribe
+	links    []*link      // with PerType in the order of types, else one
 	running  bool
 	start    func(*link) // begins a link of a running client; nil while there is none to begin
 	holdAcks bool
@@ -29,25 +29,28 @@ type Client struct {
 	progress chan struct{} // closed after the next response; nil: nobody waits
 }
 
-// New makes a client that speaks p. It does nothing before Run or Follow.
-func New(p Protocol, options Options) *Client {
+// New makes a client. It does nothing before Run or Follow.
+func New(options Options) *Client {
 	options.MaxRequestSize = cmp.Or(options.MaxRequestSize, DefaultMaxRequestSize)
-	c := &Client{protocol: p, options: options, types: make(map[string]*Type)}
+	options.PollInterval = cmp.Or(options.PollInterval, DefaultPollInterval)
+	options.PerType = options.PerType || options.Form == REST
+	c := &Client{options: options, messages: incremental{}, types: make(map[string]*typeState)}
+	if options.Form != Incremental {
+		c.messages = sotw{presents: options.PresentVersion, polls: options.Form == REST}
+		if options.ResourceInSotW {
+			c.options.Node = announced(options.Node)
+		}
+	}
 	if !options.PerType {
 		c.links = []*link{{client: c}}
 	}
 	return c
 }
 
-// Serves gives nil if the client's variant has a way to ask for a type, else an
-// *UnservedError. What is subscribed nevertheless is asked for where one stream
-// is for all types, and ends the client where it would need one of its own.
-func (c *Client) Serves(typeURL string) error { return c.protocol.Serves(typeURL) }
-
 // Subscribe adds names to what is wanted of a type: resources, xdstp globs, or
 // the Wildcard. Without names it is the wildcard in its legacy form, an empty
 // first request (SUB-2, SUB-3), and the explicit one where the type has been
-// asked for before or the variant has no legacy form for it (SUB-4). A name that
+// asked for before or the form has no legacy wildcard for it (SUB-4). A name that
 // is subscribed already is asked for again (SUB-6).
 func (c *Client) Subscribe(typeURL string, names ...string) {
 	c.mu.Lock()
@@ -63,14 +66,14 @@ func (c *Client) Subscribe(typeURL string, names ...string) {
 	switch l := t.link; {
 	case l.stream == nil: // the next one begins with it
 	case t.requested:
-		l.enqueueLocked(c.protocol.Change(t, names, nil, c.options.MaxRequestSize)...)
+		l.enqueueLocked(c.messages.change(t, names, nil, c.options.MaxRequestSize)...)
 	default:
 		l.beginLocked(t)
 	}
 }
 
 // addLocked adds a type, and its stream where it has one of its own.
-func (c *Client) addLocked(typeURL string) *Type {
+func (c *Client) addLocked(typeURL string) *typeState {
 	t := newType(typeURL)
 	c.types[typeURL] = t
 	c.order = append(c.order, t)
@@ -98,7 +101,7 @@ func (c *Client) Unsubscribe(typeURL string, names ...string) {
 	}
 	t.unsubscribe(names)
 	if l := t.link; l.stream != nil && t.requested {
-		l.enqueueLocked(c.protocol.Change(t, nil, names, c.options.MaxRequestSize)...)
+		l.enqueueLocked(c.messages.change(t, nil, names, c.options.MaxRequestSize)...)
 	}
 }
 
@@ -168,7 +171,7 @@ func (c *Client) Versions(typeURL string) map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t := c.types[typeURL]; t != nil {
-		return t.Versions()
+		return t.versions()
 	}
 	return nil
 }
@@ -215,8 +218,8 @@ func (c *Client) Unanswered() []string {
 	defer c.mu.Unlock()
 	var urls []string
 	for _, t := range c.order {
-		if !t.Complete() {
-			urls = append(urls, t.URL)
+		if !t.complete() {
+			urls = append(urls, t.url)
 		}
 	}
 	return urls

@@ -1,12 +1,6 @@
-// Package xdsclient is what the xDS clients for `xdsrelay watch`, the demo and
-// the tests have in common, whatever variant of the transport they speak: what
-// is subscribed and held, what a response changes of it, streams with back-off,
-// acknowledgements that are held back, and reading that pauses.
-//
-// The variants are packages: deltaclient speaks the incremental protocol,
-// stateclient the state-of-the-world one over gRPC and over REST. Each is a
-// [Protocol], which knows the messages and decides nothing else, and a function
-// that makes a [Client] with it.
+// Package xdsclient is the xDS client of `xdsrelay watch`, of the demo's fleet and of
+// the tests that stand in front of a relay. It speaks every [Form]: incremental and
+// state of the world over gRPC, over ADS or with a stream for each type, and REST.
 //
 // A [Client] owns what it subscribes to and what it holds: name and version of
 // every resource, and the payload or a digest of it where asked for ([Keep]). It
@@ -20,6 +14,14 @@
 // where it reads would wait forever for a server that does the same. With one
 // stream the caller's goroutine is the one that reads. All have ended when the
 // call returns.
+//
+// In state-of-the-world forms a resource without a version has a digest of its
+// payload as version. Of a full-state type, Listener, Cluster or
+// ScopedRouteConfiguration, what a response does not hold is removed (RES-8); of
+// the others it stays, and a server has no word for a removal. Nor has it one for
+// a name that does not exist: such a name stays unanswered. Over REST payloads are
+// decoded from JSON, so that only types which are part of this program can be
+// received, and fields unknown to it are lost.
 //
 // The client is made to be watched and to be misused, not to configure a proxy.
 // It says what a server sends that it was not asked for, it can hold its

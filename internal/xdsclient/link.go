@@ -28,7 +28,7 @@ type link struct {
 
 	// guarded by the client's mu
 	stream  *stream  // nil while none is open
-	answers []Answer // held back, of the present stream
+	answers []answer // held back, of the present stream
 }
 
 // stream is one open stream.
@@ -36,7 +36,7 @@ type stream struct {
 	// immutable after run has made it
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	wire   Stream
+	wire   wireStream
 	wake   chan struct{} // one slot: the queue has something
 
 	// guarded by the client's mu
@@ -84,7 +84,7 @@ func (l *link) run(ctx context.Context) error {
 // serve carries a stream out.
 func (l *link) serve(s *stream) (err error) {
 	c := l.client
-	if s.wire, err = c.protocol.Open(s.ctx, l.typeURL, l.opened); err != nil {
+	if s.wire, err = c.open(s.ctx, l.typeURL, l.opened); err != nil {
 		return s.reason(err)
 	}
 	l.attach(s)
@@ -99,12 +99,8 @@ func (l *link) serve(s *stream) (err error) {
 
 // opened tells that there is a stream.
 func (l *link) opened() {
-	o := &l.client.options
-	if o.OnOpen != nil {
-		o.OnOpen()
-	}
-	if o.OnStream != nil {
-		o.OnStream(l.typeURL)
+	if f := l.client.options.OnOpen; f != nil {
+		f(l.typeURL)
 	}
 }
 
@@ -136,13 +132,13 @@ func (l *link) attach(s *stream) {
 // beginLocked asks for a type on a stream that has not asked for it yet. There
 // is nothing to ask where nothing is wanted: an empty request would mean
 // everything (SUB-2, SUB-3).
-func (l *link) beginLocked(t *Type) {
+func (l *link) beginLocked(t *typeState) {
 	if !t.wanted() {
 		return
 	}
 	c := l.client
 	t.requested = true
-	l.enqueueLocked(c.protocol.First(t, l.nodeSizeLocked(), c.options.MaxRequestSize)...)
+	l.enqueueLocked(c.messages.first(t, l.nodeSizeLocked(), c.options.MaxRequestSize)...)
 }
 
 func (l *link) detach() {
@@ -152,7 +148,7 @@ func (l *link) detach() {
 	l.stream, l.answers = nil, nil
 	for _, t := range c.order {
 		if t.link == l {
-			t.requested, t.Named, t.Nonce = false, false, "" // STR-3
+			t.requested, t.named, t.nonce = false, false, "" // STR-3
 			t.excused = nil
 		}
 	}

@@ -5,7 +5,7 @@ import "github.com/xdsrelay/xdsrelay/internal/wire"
 // Response is what one response says, compared with what the client holds.
 type Response struct {
 	TypeURL, Nonce string
-	// SystemVersion is system_version_info, or version_info in the variants that
+	// SystemVersion is system_version_info, or version_info in the forms that
 	// have that.
 	SystemVersion string
 	// Size is that of the encoded message in bytes.
@@ -34,7 +34,7 @@ type Change struct {
 	Kind Kind
 	Name string
 	// Version is the one in the response, Old the one held before; "" without. Where
-	// the variant has no versions of resources it is a digest (ACK-4).
+	// the form has no versions of resources it is a digest (ACK-4).
 	Version, Old string
 	// Resource is set where the response holds one. It is immutable and may be kept.
 	Resource *wire.Resource

@@ -10,18 +10,13 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// Type is what is wanted and held of one type. It is guarded by the client's
-// lock: a Protocol's methods may use it while they are called.
-type Type struct {
-	// URL is the type URL.
-	URL string
-
-	// Nonce is that of the last response that was answered on the present stream,
-	// Accepted the version_info of the last one that was accepted on any (STR-9,
-	// ACK-2). Named says that a request on the present stream named something
-	// (SUB-2), and is for the Protocol to set.
-	Nonce, Accepted string
-	Named           bool
+// typeState is what is wanted and held of one type. It is guarded by the client's
+// lock.
+type typeState struct {
+	url      string
+	nonce    string // of the last response that was answered on the present stream (STR-9)
+	accepted string // version_info of the last response that was accepted on any stream (ACK-2)
+	named    bool   // a request on the present stream named something (SUB-2)
 
 	link      *link
 	requested bool // a request for the type was made on the present stream
@@ -37,16 +32,11 @@ type Type struct {
 	aliases map[string]string   // alias → name under which the resource is held; nil without any
 }
 
-// Names gives what is subscribed by name, in order, globs included and the
-// wildcard not.
-func (t *Type) Names() []string { return slices.Sorted(maps.Keys(t.names)) }
+// sortedNames gives what is subscribed by name, globs included and the wildcard not.
+func (t *typeState) sortedNames() []string { return slices.Sorted(maps.Keys(t.names)) }
 
-// Wildcard tells whether the wildcard is subscribed, and whether that was done
-// without naming it.
-func (t *Type) Wildcard() (subscribed, legacy bool) { return t.wildcard, t.legacy }
-
-// Versions gives name and version of everything held.
-func (t *Type) Versions() map[string]string {
+// versions gives name and version of everything held.
+func (t *typeState) versions() map[string]string {
 	versions := make(map[string]string, len(t.held))
 	for name, h := range t.held {
 		versions[name] = h.version
@@ -54,12 +44,9 @@ func (t *Type) Versions() map[string]string {
 	return versions
 }
 
-// Len is the number of resources held.
-func (t *Type) Len() int { return len(t.held) }
-
-// Complete tells whether the server has said something of everything that is
+// complete tells whether the server has said something of everything that is
 // subscribed.
-func (t *Type) Complete() bool {
+func (t *typeState) complete() bool {
 	if t.wildcard && !t.answered {
 		return false
 	}
@@ -71,8 +58,8 @@ func (t *Type) Complete() bool {
 	return true
 }
 
-// Forget lets go of what is held, as if nothing had been said yet.
-func (t *Type) Forget() {
+// forget lets go of what is held, as if nothing had been said yet.
+func (t *typeState) forget() {
 	clear(t.held)
 	clear(t.aliases)
 	t.excused = nil
@@ -109,15 +96,15 @@ func (h held) export() Held {
 	return Held{Version: h.version, Digest: h.more.digest, Resource: h.more.resource}
 }
 
-func newType(url string) *Type {
-	return &Type{
-		URL: url, names: make(map[string]State), keys: make(map[string]string), held: make(map[string]held),
+func newType(url string) *typeState {
+	return &typeState{
+		url: url, names: make(map[string]State), keys: make(map[string]string), held: make(map[string]held),
 	}
 }
 
-func (t *Type) wanted() bool { return t.wildcard || len(t.names) > 0 }
+func (t *typeState) wanted() bool { return t.wildcard || len(t.names) > 0 }
 
-func (t *Type) subscribe(names []string) {
+func (t *typeState) subscribe(names []string) {
 	if len(names) == 0 {
 		t.wildcard, t.legacy = true, true
 		return
@@ -137,7 +124,7 @@ func (t *Type) subscribe(names []string) {
 	}
 }
 
-func (t *Type) unsubscribe(names []string) {
+func (t *typeState) unsubscribe(names []string) {
 	for _, name := range names {
 		if name == Wildcard {
 			t.wildcard, t.legacy = false, false
@@ -169,7 +156,7 @@ func xdstpKey(name string) (string, bool) {
 
 // asked finds the spelling under which a name was subscribed by itself, and whether it
 // was, and the spelling of the glob that it is a member of; "" if there is none.
-func (t *Type) asked(name string) (own string, byName bool, glob string) {
+func (t *typeState) asked(name string) (own string, byName bool, glob string) {
 	own, byName = name, t.names[name] != NotSubscribed
 	if len(t.keys) == 0 {
 		return own, byName, ""
@@ -185,7 +172,7 @@ func (t *Type) asked(name string) (own string, byName bool, glob string) {
 }
 
 // covers tells whether a resource of this name and these aliases is wanted (RES-10).
-func (t *Type) covers(name string, aliases []string) bool {
+func (t *typeState) covers(name string, aliases []string) bool {
 	if t.wildcard {
 		return true
 	}
@@ -196,7 +183,7 @@ func (t *Type) covers(name string, aliases []string) bool {
 }
 
 // mark notes what is known now of the names that cover a resource.
-func (t *Type) mark(name string, s State) {
+func (t *typeState) mark(name string, s State) {
 	own, byName, glob := t.asked(name)
 	if byName {
 		t.names[own] = s
@@ -207,7 +194,7 @@ func (t *Type) mark(name string, s State) {
 }
 
 // put holds a resource that was sent.
-func (t *Type) put(r *wire.Resource, version string, keep Keep) {
+func (t *typeState) put(r *wire.Resource, version string, keep Keep) {
 	name := r.Name
 	if keep < KeepResources {
 		text := name + version // they are parts of r's bytes, which are not to be kept
@@ -236,7 +223,7 @@ func (t *Type) put(r *wire.Resource, version string, keep Keep) {
 }
 
 // remove forgets a resource that the server says does not exist.
-func (t *Type) remove(name string) {
+func (t *typeState) remove(name string) {
 	for _, alias := range t.held[name].aliases() {
 		t.mark(alias, NotExisting)
 	}
@@ -245,7 +232,7 @@ func (t *Type) remove(name string) {
 }
 
 // drop forgets what is held under a name.
-func (t *Type) drop(name string) {
+func (t *typeState) drop(name string) {
 	for _, alias := range t.held[name].aliases() {
 		if t.aliases[alias] == name {
 			delete(t.aliases, alias)
@@ -257,7 +244,7 @@ func (t *Type) drop(name string) {
 
 // members gives, in order, the names that are held because of another one
 // alone: as members of a glob (GLOB-4, GLOB-5), or by an alias (RES-10).
-func (t *Type) members(of string) []string {
+func (t *typeState) members(of string) []string {
 	if name, ok := t.aliases[of]; ok {
 		return []string{name}
 	}
@@ -280,7 +267,7 @@ func (t *Type) members(of string) []string {
 // fail notes that the server gave an error, which it need not say again: until it sends
 // the resource, its lack of it does not mean that there is none (ERR-1). listed says that the response
 // with the error has the resource too: the next one without it means that it is gone.
-func (t *Type) fail(name string, listed bool) {
+func (t *typeState) fail(name string, listed bool) {
 	if _, isHeld := t.held[name]; isHeld && !listed {
 		if t.excused == nil {
 			t.excused = make(map[string]struct{})

@@ -11,7 +11,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -92,9 +91,10 @@ func (f *fleet) dial() (*client, error) {
 		f.conns = append(f.conns, conn)
 	}
 	c := &client{number: number, wanted: wanted(number)}
-	c.Client = deltaclient.New(f.conns[len(f.conns)-1], xdsclient.Options{
+	c.Client = xdsclient.New(xdsclient.Options{
+		Conn: f.conns[len(f.conns)-1],
 		Node: &corev3.Node{Id: fmt.Sprintf("client-%04d", number), Cluster: "demo"},
-		OnOpen: func() {
+		OnOpen: func(string) {
 			c.open = true
 			f.connected.Add(1)
 		},

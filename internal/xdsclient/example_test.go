@@ -1,39 +1,38 @@
-package stateclient_test
+package xdsclient_test
 
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
-	"github.com/xdsrelay/xdsrelay/internal/stateclient"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// A client that polls all clusters until there is one.
-func ExampleNewREST() {
+// A client that follows all clusters, and comes back whenever its stream ends.
+func ExampleClient_Follow() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	plane := controlplane.NewSnapshot()
+	plane := controlplane.New()
 	defer plane.Close()
 	if err := plane.Start(ctx, "127.0.0.1:0"); err != nil {
 		fmt.Println(err)
 		return
 	}
-	if _, err := plane.UpdateResource("checkout", &clusterv3.Cluster{Name: "checkout"}); err != nil {
+	_, _ = plane.UpdateResource("checkout", &clusterv3.Cluster{Name: "checkout"})
+	conn, err := xdsclient.Dial("passthrough:///"+plane.Addr(), nil)
+	if err != nil {
 		fmt.Println(err)
+		return
 	}
-	server := httptest.NewServer(plane.REST())
-	defer server.Close()
+	defer func() { _ = conn.Close() }()
 
-	clusters, _ := keyer.TypeURL("cds")
-	client := stateclient.NewREST(&http.Client{}, server.URL, xdsclient.Options{
+	client := xdsclient.New(xdsclient.Options{
+		Conn: conn,
 		Node: &corev3.Node{Id: "example"},
 		OnResponse: func(r *xdsclient.Response) error {
 			for _, ch := range r.Changes {
@@ -43,8 +42,13 @@ func ExampleNewREST() {
 			return nil
 		},
 	})
+	clusters, _ := keyer.TypeURL("cds")
 	client.Subscribe(clusters)
-	fmt.Println(client.Follow(ctx, xdsclient.DefaultBackoff(), nil))
+	err = client.Follow(ctx, xdsclient.DefaultBackoff(), func(reason error, delay time.Duration) error {
+		fmt.Println("stream lost:", reason, "next try in", delay)
+		return nil // go on
+	})
+	fmt.Println(err)
 	// Output:
 	// added checkout
 	// context canceled

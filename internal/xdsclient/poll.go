@@ -1,10 +1,11 @@
-package stateclient
+package xdsclient
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"slices"
 	"sync"
@@ -19,17 +20,24 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// poller is a stream made of polls: what was sent last is what the next poll
+// poller is a stream of one type made of polls: what was sent last is what the next poll
 // asks for.
+//
+// A poll presents the version that is held, so that the server may hold it until there
+// is another one (REST-1); one that was answered sooner, by 304 or with what is held
+// already, is followed by the next after the interval and some jitter (REST-3). Names
+// that are subscribed or taken back interrupt the poll: the next one presents no version,
+// since a server may know no other sign that something is missing. An error, or a status
+// that is neither 200 nor 304, ends the stream.
 type poller struct {
-	rest
-
-	// immutable after Open
-	ctx     context.Context
-	typeURL string
-	url     *url.URL // base
-	opened  func()
-	wake    chan struct{} // one slot: something was sent
+	// immutable after open
+	client   *http.Client
+	interval time.Duration
+	ctx      context.Context
+	typeURL  string
+	url      *url.URL // without a path
+	opened   func()
+	wake     chan struct{} // one slot: something was sent
 
 	// owned by the goroutine that receives
 	due  time.Time // of the next poll for the same names
@@ -53,7 +61,7 @@ type ask struct {
 	stale bool // what is held is not what the names would give: anything is news
 }
 
-// Send implements xdsclient.Stream.
+// Send implements wireStream.
 func (p *poller) Send(msg proto.Message, node *corev3.Node) error {
 	req := msg.(*discoveryv3.DiscoveryRequest)
 	p.mu.Lock()
@@ -72,7 +80,7 @@ func (p *poller) Send(msg proto.Message, node *corev3.Node) error {
 	return nil
 }
 
-// Recv implements xdsclient.Stream.
+// Recv implements wireStream.
 func (p *poller) Recv(r *wire.Received) error {
 	for {
 		a, err := p.next()

@@ -1,4 +1,4 @@
-package stateclient
+package xdsclient
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // post makes one poll, and returns the response with a digest of its body. The error is
@@ -35,7 +34,7 @@ func (p *poller) post(ctx context.Context, req *discoveryv3.DiscoveryRequest) (w
 	}
 	body := &digestedBody{ReadCloser: resp.Body, digest: sha256.New()}
 	resp.Body = body
-	r, err := restjson.ReadResponse(resp, p.typeURL, xdsclient.MaxReceiveSize)
+	r, err := restjson.ReadResponse(resp, p.typeURL, maxReceiveSize)
 	refused, isRefusal := errors.AsType[*restjson.StatusError](err)
 	undecodable, isUndecodable := errors.AsType[*restjson.UndecodableError](err)
 	switch {
@@ -69,7 +68,7 @@ func (b *digestedBody) Read(p []byte) (int, error) {
 }
 
 // pollError is why a poll failed, with the gRPC status code that means the same:
-// who judges the end of a stream need not tell the variants apart.
+// who judges the end of a stream need not tell the forms apart.
 type pollError struct {
 	code codes.Code
 	text string

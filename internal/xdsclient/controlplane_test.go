@@ -1,8 +1,7 @@
-package stateclient
+package xdsclient
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,53 +13,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
-	"github.com/xdsrelay/xdsrelay/internal/deltaclient"
-	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
-
-// variant makes a client of a control plane in one of the variants.
-type variant struct {
-	name  string
-	plane func() *controlplane.ControlPlane
-	dial  func(t *testing.T, c *controlplane.ControlPlane, o xdsclient.Options) *xdsclient.Client
-	// says: a removal of endpoints can be said.
-	says bool
-}
-
-func variants() []variant {
-	linear := func() *controlplane.ControlPlane { return controlplane.New() }
-	state := func(perType bool) func(*testing.T, *controlplane.ControlPlane, xdsclient.Options) *xdsclient.Client {
-		return func(t *testing.T, c *controlplane.ControlPlane, o xdsclient.Options) *xdsclient.Client {
-			t.Helper()
-			o.PerType = perType
-			return New(connect(t, c), o)
-		}
-	}
-	return []variant{
-		{"VAR-3 SotW ADS, linear", linear, state(false), false},
-		{"VAR-3 SotW ADS, snapshot", controlplane.NewSnapshot, state(false), false},
-		{"VAR-1 SotW per type, linear", linear, state(true), false},
-		{"VAR-1 SotW per type, snapshot", controlplane.NewPlainSnapshot, state(true), false},
-		{"VAR-2 incremental per type", linear, func(t *testing.T, c *controlplane.ControlPlane, o xdsclient.Options) *xdsclient.Client {
-			t.Helper()
-			o.PerType = true
-			return deltaclient.New(connect(t, c), o)
-		}, true},
-		{"VAR-5 REST", controlplane.NewPlainSnapshot, func(t *testing.T, c *controlplane.ControlPlane, o xdsclient.Options) *xdsclient.Client {
-			t.Helper()
-			server := httptest.NewServer(c.REST())
-			t.Cleanup(server.Close)
-			client := &http.Client{Transport: &http.Transport{}}
-			t.Cleanup(client.CloseIdleConnections)
-			o.PollInterval = time.Millisecond
-			return NewREST(client, server.URL, o)
-		}, false},
-	}
-}
 
 func connect(t *testing.T, c *controlplane.ControlPlane) *grpc.ClientConn {
 	t.Helper()
-	conn, err := xdsclient.Dial("passthrough:///"+c.Addr(), nil)
+	conn, err := Dial("passthrough:///"+c.Addr(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,13 +25,28 @@ func connect(t *testing.T, c *controlplane.ControlPlane) *grpc.ClientConn {
 	return conn
 }
 
-// TestVariants takes a client of each variant through a control plane's life.
-func TestVariants(t *testing.T) {
-	for _, v := range variants() {
-		t.Run(v.name, func(t *testing.T) {
+// TestControlPlanes takes a client of each variant through a real control plane's life.
+func TestControlPlanes(t *testing.T) {
+	linear := func() *controlplane.ControlPlane { return controlplane.New() }
+	for _, tt := range []struct {
+		name    string
+		form    Form
+		perType bool
+		plane   func() *controlplane.ControlPlane
+	}{
+		{"VAR-4 incremental ADS, linear", Incremental, false, linear},
+		{"VAR-4 incremental ADS, snapshot", Incremental, false, controlplane.NewSnapshot},
+		{"VAR-2 incremental per type", Incremental, true, linear},
+		{"VAR-3 SotW ADS, linear", SotW, false, linear},
+		{"VAR-3 SotW ADS, snapshot", SotW, false, controlplane.NewSnapshot},
+		{"VAR-1 SotW per type, linear", SotW, true, linear},
+		{"VAR-1 SotW per type, snapshot", SotW, true, controlplane.NewPlainSnapshot},
+		{"VAR-5 REST", REST, true, controlplane.NewPlainSnapshot},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			plane := v.plane()
+			plane := tt.plane()
 			if err := plane.Start(ctx, "127.0.0.1:0"); err != nil {
 				t.Fatal(err)
 			}
@@ -89,19 +61,24 @@ func TestVariants(t *testing.T) {
 			set(clusterType, "b", "1")
 			set(endpointType, "e", "1")
 
-			c := v.dial(t, plane, xdsclient.Options{Keep: xdsclient.KeepDigests})
+			server := httptest.NewServer(plane.REST())
+			t.Cleanup(server.Close)
+			transport := new(http.Transport)
+			t.Cleanup(transport.CloseIdleConnections)
+			c := New(Options{
+				Form: tt.form, PerType: tt.perType, Conn: connect(t, plane), HTTP: &http.Client{Transport: transport}, URL: server.URL,
+				Keep: KeepDigests, PollInterval: time.Millisecond,
+			})
 			c.Subscribe(clusterType)
 			c.Subscribe(endpointType, "e", "f")
 			done := make(chan error)
 			follow, stop := context.WithCancel(ctx)
-			go func() {
-				done <- c.Follow(follow, xdsclient.Backoff{Base: time.Millisecond, Max: 10 * time.Millisecond}, nil)
-			}()
+			go func() { done <- c.Follow(follow, Backoff{Base: time.Millisecond, Max: 10 * time.Millisecond}, nil) }()
 			defer func() { stop(); <-done }()
 			await := func(what string, clusters, endpoints []string) {
 				t.Helper()
-				names := func(typeURL string) []string { return slices.Sorted(maps.Keys(c.Versions(typeURL))) }
-				if c.Wait(ctx, func(*xdsclient.Client) bool {
+				names := func(typeURL string) []string { return sorted(c.Versions(typeURL)) }
+				if c.Wait(ctx, func(*Client) bool {
 					return slices.Equal(names(clusterType), clusters) && slices.Equal(names(endpointType), endpoints)
 				}) != nil {
 					t.Fatalf("%s: holds %q and %q, want %q and %q", what, names(clusterType), names(endpointType), clusters, endpoints)
@@ -112,7 +89,7 @@ func TestVariants(t *testing.T) {
 			await("the first state", []string{"a", "b"}, []string{"e"})
 			before := digest()
 			set(clusterType, "a", "2")
-			if c.Wait(ctx, func(*xdsclient.Client) bool { return digest() != before }) != nil {
+			if c.Wait(ctx, func(*Client) bool { return digest() != before }) != nil {
 				t.Fatal("a changed resource is not seen")
 			}
 			set(endpointType, "f", "1")
@@ -135,21 +112,21 @@ func TestVariants(t *testing.T) {
 				t.Fatal(err)
 			}
 			left := []string{"e", "f"} // RES-3
-			if v.says {
+			if tt.form == Incremental {
 				left = []string{"e"}
 			}
-			await("RES-8 after a restart", []string{"a", "c"}, left)
+			await("RES-8 RES-12 after a restart", []string{"a", "c"}, left)
 		})
 	}
 }
 
-func TestUnimplemented(t *testing.T) {
+func TestVAR1_typeWithoutACache(t *testing.T) {
 	plane := controlplane.New(clusterType) // no other type
 	if err := plane.Start(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(plane.Close)
-	c := New(connect(t, plane), xdsclient.Options{PerType: true})
+	c := New(Options{Form: SotW, Conn: connect(t, plane), PerType: true})
 	c.Subscribe(endpointType, "e")
 	if err := c.Run(t.Context()); status.Code(err) != codes.Unknown {
 		t.Errorf("a type without a cache: %v", err)

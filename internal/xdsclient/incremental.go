@@ -1,4 +1,4 @@
-package deltaclient
+package xdsclient
 
 import (
 	"slices"
@@ -9,44 +9,54 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
+
+// incremental is the messages of the incremental forms: requests with what changes in
+// the subscriptions, and at the beginning of a stream with the versions of what is held
+// (RES-12).
+type incremental struct{}
+
+// fullState implements messages: absence says nothing here.
+func (incremental) fullState(string) bool { return false }
+
+// version implements messages.
+func (incremental) version(r *wire.Resource) string { return r.Version }
 
 // nameRoom is what is kept free beside versions and names for the wildcard.
 const nameRoom = 64
 
-// First gives the requests that a stream begins with for a type: what is wanted,
-// and in the first one what is held (RES-12).
+// first implements messages. The requests have what is wanted, and the first one what is
+// held (RES-12).
 //
 // Versions are left out (RES-14) if they do not fit into one request together with
 // the names: a server may take a version without its subscription for something
 // that is not wanted. It sends everything anew then, and what is held is
 // forgotten: what was removed meanwhile would not be mentioned.
-func (protocol) First(t *xdsclient.Type, reserved, limit int) []proto.Message {
-	head := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.URL}
-	names := t.Names()
-	if t.Len() > 0 {
-		head.InitialResourceVersions = t.Versions()
+func (incremental) first(t *typeState, reserved, limit int) []proto.Message {
+	head := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.url}
+	names := t.sortedNames()
+	if len(t.held) > 0 {
+		head.InitialResourceVersions = t.versions()
 		head.ResourceNamesSubscribe = names
 		if reserved+proto.Size(head)+nameRoom > limit {
-			t.Forget()
+			t.forget()
 			head.InitialResourceVersions = nil
 		}
 		head.ResourceNamesSubscribe = nil
 	}
-	wildcard, legacy := t.Wildcard()
-	if legacy {
-		return append([]proto.Message{head}, requests(t.URL, names, nil, limit)...)
+	if t.legacy {
+		return append([]proto.Message{head}, requests(t.url, names, nil, limit)...)
 	}
-	if wildcard {
-		names = slices.Insert(names, 0, xdsclient.Wildcard)
+	if t.wildcard {
+		names = slices.Insert(names, 0, Wildcard)
 	}
 	return split(head, names, nil, reserved, limit)
 }
 
-// Change gives spontaneous requests, which carry no nonce (STR-9).
-func (protocol) Change(t *xdsclient.Type, subscribe, unsubscribe []string, limit int) []proto.Message {
-	return requests(t.URL, subscribe, unsubscribe, limit)
+// change implements messages. The requests are spontaneous and carry no nonce (STR-9).
+func (incremental) change(t *typeState, subscribe, unsubscribe []string, limit int) []proto.Message {
+	return requests(t.url, subscribe, unsubscribe, limit)
 }
 
 func requests(typeURL string, subscribe, unsubscribe []string, limit int) []proto.Message {
@@ -82,11 +92,11 @@ func split(req *discoveryv3.DeltaDiscoveryRequest, subscribe, unsubscribe []stri
 	return all
 }
 
-// Answer is the ACK of a response, or its NACK if there is a reason (STR-8, ACK-2).
-func (protocol) Answer(a xdsclient.Answer) proto.Message {
-	req := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: a.TypeURL, ResponseNonce: a.Nonce}
-	if a.Reason != nil {
-		req.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: a.Reason.Error()}
+// answer implements messages.
+func (incremental) answer(a answer) proto.Message {
+	req := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: a.typeURL, ResponseNonce: a.nonce}
+	if a.reason != nil {
+		req.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: a.reason.Error()}
 	}
 	return req
 }
