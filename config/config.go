@@ -190,7 +190,6 @@ type Upstream struct {
 	Failback        Duration `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
 	Batch           Duration `yaml:"batch"`         // the relay sends subscriptions of this time in one request
 	NackWait        Duration `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
-	NackAcks        int      `yaml:"nack_acks"`     // number of accepting clients that ends this wait
 	Settle          Duration `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
 	ResumeSettle    Duration `yaml:"resume_settle"` // quiet time after which an unmentioned member is removed (RES-14)
 	AbsentAfter     Duration `yaml:"absent_after"`  // longest wait for an unanswered name (RES-7)

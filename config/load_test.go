@@ -119,7 +119,6 @@ func TestParseEveryKey(t *testing.T) {
 			Failback:        Duration(14 * time.Second),
 			Batch:           Duration(15 * time.Millisecond),
 			NackWait:        Duration(2 * time.Second),
-			NackAcks:        3,
 			Settle:          Duration(16 * time.Second),
 			ResumeSettle:    Duration(17 * time.Second),
 			AbsentAfter:     Duration(22 * time.Second),

@@ -9,6 +9,7 @@ import (
 // A file or a variable that has one is answered with removedMessage.
 var removed = []string{
 	"resolve.max_redirects",
+	"upstreams[].nack_acks",
 	"upstreams[].redirects",
 }
 

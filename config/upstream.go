@@ -7,10 +7,6 @@ import (
 	"time"
 )
 
-// maxNackAcks bounds the clients that are waited for: with more of them it takes the slow
-// ones, and the control plane waits for those.
-const maxNackAcks = 1000
-
 // upstreams checks each upstream and how they share the names among them.
 func (k *checker) upstreams(all []Upstream, rules []Rule) {
 	if len(all) == 0 {
@@ -50,9 +46,6 @@ func (k *checker) upstream(path string, u *Upstream) {
 	k.between(path+".failback", u.Failback, Duration(time.Second), maxWait)
 	k.between(path+".batch", u.Batch, 0, Duration(10*time.Second))
 	k.between(path+".nack_wait", u.NackWait, 0, Duration(time.Minute))
-	if u.NackAcks < 1 || u.NackAcks > maxNackAcks {
-		k.fail(path+".nack_acks", "expected 1 to %d, got %d", maxNackAcks, u.NackAcks)
-	}
 	k.guard(path+".guard", &u.Guard)
 	k.between(path+".settle", u.Settle, Duration(100*time.Millisecond), maxWait)
 	if u.ResumeSettle < u.Settle || u.ResumeSettle > maxWait {

@@ -87,7 +87,7 @@ func (st *stream) tell(t *typeState, b *delivery.Batch, w verdict.Word) {
 	if !st.routing.routes.Listens() {
 		return
 	}
-	w.TypeURL, w.Client = t.url, st.standing.id
+	w.TypeURL = t.url
 	var room [1]delivery.Part
 	st.routing.tell(w, b.Parts(room[:0]), &t.flow)
 }

@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"hash/maphash"
 	"log/slog"
 	"slices"
 	"time"
@@ -345,7 +344,7 @@ func (p *poll) rejected() {
 
 // tell tells the control planes how the client answered the present content (ACK-7).
 func (p *poll) tell(w verdict.Word) {
-	w.TypeURL, w.Client = p.request.GetTypeUrl(), maphash.Comparable(p.shared.seed, p.client)
+	w.TypeURL = p.request.GetTypeUrl()
 	p.routing.tell(w, p.held.Parts, nil)
 }
 

@@ -100,13 +100,9 @@ type Keepalive struct{ Time, Timeout, Response time.Duration }
 type Backoff struct{ Base, Max time.Duration }
 
 // Nack is for streams (ACK-7, Session.Tell). Wait is how long the ACK of a response waits
-// for clients to accept or reject its content, from when the first client was sent that, and
-// twice as long in all; 0 acknowledges at once. Acks is how many clients have to accept it;
-// DefaultNackAcks if it is zero.
-type Nack struct {
-	Wait time.Duration
-	Acks int
-}
+// for a client to accept or reject its content, from when the first client was sent that, and
+// twice as long in all; 0 acknowledges at once.
+type Nack struct{ Wait time.Duration }
 
 // Poll is for REST. Interval is the time from the end of a poll to the next one, give or
 // take a quarter (REST-3); Timeout is how long one may take. A server may hold it.
@@ -127,7 +123,6 @@ const (
 	DefaultBackoffMax       = 5 * time.Second
 	DefaultFailbackInterval = 30 * time.Second
 	DefaultBatch            = 5 * time.Millisecond
-	DefaultNackAcks         = 1
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -138,13 +133,12 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.Endpoints) == 0 || slices.ContainsFunc(c.Endpoints, func(equal []string) bool { return len(equal) == 0 }) {
 		return c, errors.New("no endpoints")
 	}
-	if c.Nack.Wait < 0 || c.Nack.Acks < 0 {
-		return c, errors.New("nack wait or nack acks is negative")
+	if c.Nack.Wait < 0 {
+		return c, errors.New("nack wait is negative")
 	}
 	if c.FullState == nil {
 		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
-	c.Nack.Acks = cmp.Or(c.Nack.Acks, DefaultNackAcks)
 	c.Keepalive.Response = max(0, cmp.Or(c.Keepalive.Response, DefaultResponseTimeout))
 	err := errors.Join(
 		setting("connect timeout", &c.ConnectTimeout, DefaultConnectTimeout),

@@ -38,7 +38,7 @@ func (p *pool) client(r *remote, cfg SessionConfig) (client, refusals) {
 		delivered: delivered{state: state},
 		remote:    r, session: r.session, store: r.store, report: r.report, pool: p, cfg: p.cfg,
 		node: cfg.Node, nodeSize: nodeSize(cfg), headers: headersOf(p.cfg.Credentials.Metadata, cfg.Metadata, p.token),
-		besides: newBesides(), held: newAckHold(p.cfg.Nack.Wait, p.cfg.Nack.Acks, r.session.ring), single: make(map[string]*replica),
+		besides: newBesides(), held: newAckHold(p.cfg.Nack.Wait, r.session.ring), single: make(map[string]*replica),
 	}, refusals{backoff: maxRetryPause}
 }
 

@@ -20,10 +20,9 @@ type heldAnswer struct {
 	changes verdict.Span
 	// due is when the relay waits no longer: nack_wait after the first client was sent the
 	// content, and at most twice nack_wait after the response arrived.
-	due      time.Time
-	accepted []uint64 // the clients that accepted all that they were sent of the content
-	decided  bool
-	reason   error // why the first client that decided rejected the content; nil: none did
+	due     time.Time
+	decided bool  // a client accepted all that it was sent of the content, or rejected it, or none is to say
+	reason  error // why the first client that decided rejected the content; nil: none did
 
 	// afterUnsent and afterOpen lead to a later position once the answer was sent, or was
 	// decided; zero before. See heldQueue.from.
@@ -78,7 +77,7 @@ func (q *heldQueue) from(pos int, set func(*heldAnswer) *int) int {
 
 // hear takes one word, and reports whether the word changes an answer, or when it is due.
 // Besides a binary search it looks only at the answers that the word can change.
-func (q *heldQueue) hear(w *verdict.Word, now time.Time, wait time.Duration, acks int) (news bool) {
+func (q *heldQueue) hear(w *verdict.Word, now time.Time, wait time.Duration) (news bool) {
 	set := open
 	if w.Kind == verdict.Sent {
 		set = unsent
@@ -107,12 +106,9 @@ func (q *heldQueue) hear(w *verdict.Word, now time.Time, wait time.Duration, ack
 			news = true
 		case w.Open != 0 && w.Open <= a.changes.Last:
 			return news // the client has not answered the last part of the response
-		case !slices.Contains(a.accepted, w.Client):
-			a.accepted = append(a.accepted, w.Client)
-			if len(a.accepted) >= acks {
-				q.decide(pos, nil)
-				news = true
-			}
+		default:
+			q.decide(pos, nil)
+			news = true
 		}
 	}
 	return news

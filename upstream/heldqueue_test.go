@@ -14,7 +14,7 @@ import (
 // that is held.
 type plainHold struct{ answers []*heldAnswer }
 
-func (p *plainHold) hear(w *verdict.Word, now time.Time, wait time.Duration, acks int) {
+func (p *plainHold) hear(w *verdict.Word, now time.Time, wait time.Duration) {
 	for _, a := range p.answers {
 		switch {
 		case a.decided || !now.Before(a.due) || !a.changes.Touches(w.Of):
@@ -27,10 +27,9 @@ func (p *plainHold) hear(w *verdict.Word, now time.Time, wait time.Duration, ack
 			if !w.Parts || w.Of.Within(a.changes) {
 				a.decided, a.reason = true, fmt.Errorf("%s", w.Reason)
 			}
-		case w.Open != 0 && w.Open <= a.changes.Last, slices.Contains(a.accepted, w.Client):
+		case w.Open != 0 && w.Open <= a.changes.Last:
 		default:
-			a.accepted = append(a.accepted, w.Client)
-			a.decided = len(a.accepted) >= acks
+			a.decided = true
 		}
 	}
 }
@@ -54,7 +53,6 @@ func TestACK7HeldQueueModel(t *testing.T) {
 	const wait = 10 * time.Second
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		acks := 1 + r.IntN(3)
 		var q heldQueue
 		var p plainHold
 		now, last, nonce := time.Unix(1000, 0), uint64(0), 0
@@ -77,7 +75,7 @@ func TestACK7HeldQueueModel(t *testing.T) {
 				add()
 			}
 			for range r.IntN(6) {
-				w := verdict.Word{Kind: verdict.Kind(r.IntN(3)), Client: uint64(r.IntN(5)), Parts: r.IntN(2) == 0, Reason: fmt.Sprint("bad ", nonce)}
+				w := verdict.Word{Kind: verdict.Kind(r.IntN(3)), Parts: r.IntN(2) == 0, Reason: fmt.Sprint("bad ", nonce)}
 				w.Of.First = 1 + uint64(r.Int64N(int64(last)+2))
 				w.Of.Last = w.Of.First + uint64(r.IntN(12))
 				if w.Kind == verdict.Accepted && r.IntN(2) == 0 {
@@ -86,8 +84,8 @@ func TestACK7HeldQueueModel(t *testing.T) {
 				if w.Kind == verdict.Rejected && r.IntN(4) > 0 {
 					continue
 				}
-				q.hear(&w, now, wait, acks)
-				p.hear(&w, now, wait, acks)
+				q.hear(&w, now, wait)
+				p.hear(&w, now, wait)
 			}
 			got, want := answersOf(q.ready(now)), answersOf(p.ready(now))
 			if !slices.Equal(got, want) {
@@ -119,8 +117,8 @@ func TestACK7HeldQueueWork(t *testing.T) {
 		return unsent(a)
 	}
 	for client := range uint64(held) {
-		w := verdict.Word{Kind: verdict.Sent, Client: client, Of: verdict.Span{First: client%7 + 1, Last: held}}
-		q.hear(&w, now, time.Minute, 1)
+		w := verdict.Word{Kind: verdict.Sent, Of: verdict.Span{First: client%7 + 1, Last: held}}
+		q.hear(&w, now, time.Minute)
 		if pos := q.from(int(client%7), counted); pos != q.end() {
 			t.Fatalf("answer %d counts as not sent", pos)
 		}
@@ -134,7 +132,7 @@ func TestACK7HeldQueueWork(t *testing.T) {
 			t.Fatalf("%d answers do not wait for the first", n)
 		}
 		w := verdict.Word{Kind: verdict.Accepted, Of: verdict.Span{First: i, Last: held}}
-		if !q.hear(&w, now, time.Minute, 1) {
+		if !q.hear(&w, now, time.Minute) {
 			t.Fatalf("the word about change %d says nothing new", i)
 		}
 	}

@@ -21,8 +21,7 @@ import (
 type ackHold struct {
 	// Immutable after newAckHold.
 	wait time.Duration // zero: nothing is held
-	acks int
-	ring func() // an answer may be ready, or due at another time
+	ring func()        // an answer may be ready, or due at another time
 
 	held atomic.Int32 // the number of answers: mostly zero, so that words cost nothing
 
@@ -36,8 +35,8 @@ type heldKey struct {
 	second  bool
 }
 
-func newAckHold(wait time.Duration, acks int, ring func()) *ackHold {
-	return &ackHold{wait: wait, acks: acks, ring: ring, queues: make(map[heldKey]*heldQueue)}
+func newAckHold(wait time.Duration, ring func()) *ackHold {
+	return &ackHold{wait: wait, ring: ring, queues: make(map[heldKey]*heldQueue)}
 }
 
 // tell takes a client's word about content. It does not block.
@@ -48,7 +47,7 @@ func (h *ackHold) tell(w verdict.Word) {
 	now, news := time.Now(), false
 	h.mu.Lock()
 	for _, second := range []bool{false, true} {
-		if q := h.queues[heldKey{w.TypeURL, second}]; q != nil && q.hear(&w, now, h.wait, h.acks) {
+		if q := h.queues[heldKey{w.TypeURL, second}]; q != nil && q.hear(&w, now, h.wait) {
 			news = true
 		}
 	}

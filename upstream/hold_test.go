@@ -12,12 +12,12 @@ import (
 )
 
 // word is what a client makes of one change. memStore numbers a change for each response.
-func word(kind verdict.Kind, typeURL string, change, client uint64) verdict.Word {
-	return verdict.Word{Kind: kind, TypeURL: typeURL, Client: client, Of: verdict.Span{First: change, Last: change}}
+func word(kind verdict.Kind, typeURL string, change uint64) verdict.Word {
+	return verdict.Word{Kind: kind, TypeURL: typeURL, Of: verdict.Span{First: change, Last: change}}
 }
 
-func rejected(typeURL string, change, client uint64, reason string) verdict.Word {
-	w := word(verdict.Rejected, typeURL, change, client)
+func rejected(typeURL string, change uint64, reason string) verdict.Word {
+	w := word(verdict.Rejected, typeURL, change)
 	w.Reason = reason
 	return w
 }
@@ -105,37 +105,27 @@ func TestACK7Hold(t *testing.T) {
 	}
 	hold("ACK-7 the first client that accepts it ends the wait", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
-		h.tell(word(verdict.Sent, clusters, 1, 7))
+		h.tell(word(verdict.Sent, clusters, 1))
 		h.answers(0, 0)
-		h.tell(word(verdict.Accepted, clusters, 1, 7))
+		h.tell(word(verdict.Accepted, clusters, 1))
 		h.next("1")
-		h.tell(rejected(clusters, 1, 8, "too late"))
+		h.tell(rejected(clusters, 1, "too late"))
 		h.answers(1, 0)
 	})
-	hold("ACK-7 or as many as nack_acks says, each once", func(h *heldAnswers) {
-		h.respond(clusters, "1", "a")
-		for _, client := range []uint64{7, 7, 8, 8, 7} {
-			h.tell(word(verdict.Sent, clusters, 1, client))
-			h.tell(word(verdict.Accepted, clusters, 1, client))
-		}
-		h.answers(0, 0)
-		h.tell(word(verdict.Accepted, clusters, 1, 9))
-		h.next("1")
-	}, func(c *Config) { c.Nack.Acks = 3 })
 	hold("ACK-7 a client that rejects it first makes the ACK a NACK", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
-		h.tell(word(verdict.Accepted, clusters, 1, 7))
-		h.tell(rejected(clusters, 1, 8, "not a"))
+		h.tell(rejected(clusters, 1, "not a"))
+		h.tell(word(verdict.Accepted, clusters, 1)) // too late
 		h.next("1: not a")
-		h.tell(rejected(clusters, 1, 9, "again")) // answered already (STR-8)
+		h.tell(rejected(clusters, 1, "again")) // answered already (STR-8)
 		h.answers(0, 1)
-	}, func(c *Config) { c.Nack.Acks = 2 })
+	})
 	hold("ACK-7 nack_wait is counted from when the first client was sent it", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.after(nackWait / 2)
-		h.tell(word(verdict.Sent, clusters, 1, 7))
+		h.tell(word(verdict.Sent, clusters, 1))
 		h.after(nackWait / 2)
-		h.tell(word(verdict.Sent, clusters, 1, 8))
+		h.tell(word(verdict.Sent, clusters, 1))
 		h.after(nackWait/2 - 1)
 		h.answers(0, 0)
 		h.after(1)
@@ -145,7 +135,7 @@ func TestACK7Hold(t *testing.T) {
 		h.respond(clusters, "1", "a")
 		h.after(2*nackWait - 1)
 		h.answers(0, 0)
-		h.tell(word(verdict.Sent, clusters, 1, 7))
+		h.tell(word(verdict.Sent, clusters, 1))
 		h.after(1)
 		h.next("1")
 	})
@@ -164,10 +154,10 @@ func TestACK7Hold(t *testing.T) {
 	hold("ACK-7 words about other content say nothing", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.respond(clusters, "2", "b")
-		h.tell(rejected(endpoints, 2, 7, "another type"))
-		h.tell(rejected(clusters, 3, 7, "a change of no held response"))
+		h.tell(rejected(endpoints, 2, "another type"))
+		h.tell(rejected(clusters, 3, "a change of no held response"))
 		h.answers(0, 0)
-		h.tell(word(verdict.Accepted, clusters, 1, 7))
+		h.tell(word(verdict.Accepted, clusters, 1))
 		h.next("1")
 		h.answers(1, 0)
 	})
@@ -175,11 +165,11 @@ func TestACK7Hold(t *testing.T) {
 		h.respond(clusters, "1", "a")
 		h.respond(endpoints, "2", "x")
 		h.respond(clusters, "3", "c")
-		h.tell(rejected(endpoints, 2, 7, "no endpoints, please"))
+		h.tell(rejected(endpoints, 2, "no endpoints, please"))
 		h.next("2: no endpoints, please")
-		h.tell(word(verdict.Accepted, clusters, 3, 7))
+		h.tell(word(verdict.Accepted, clusters, 3))
 		h.answers(0, 1)
-		h.tell(word(verdict.Accepted, clusters, 1, 7))
+		h.tell(word(verdict.Accepted, clusters, 1))
 		h.next("1")
 		h.next("3")
 		h.answers(2, 1)
@@ -188,20 +178,20 @@ func TestACK7Hold(t *testing.T) {
 		h.respond(clusters, "1", "a")
 		h.respond(clusters, "2")
 		h.answers(0, 0)
-		h.tell(word(verdict.Accepted, clusters, 1, 7))
+		h.tell(word(verdict.Accepted, clusters, 1))
 		h.next("1")
 		h.next("2")
 	})
 	hold("ACK-7 those before a rejected one are held up no longer", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.respond(clusters, "2", "b")
-		h.tell(rejected(clusters, 2, 7, "not b"))
+		h.tell(rejected(clusters, 2, "not b"))
 		h.next("1")
 		h.next("2: not b")
 	})
 	hold("ACK-7 of a response in parts the last one is waited for", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
-		w := word(verdict.Accepted, clusters, 1, 7)
+		w := word(verdict.Accepted, clusters, 1)
 		w.Open = 1
 		h.tell(w)
 		h.answers(0, 0)
@@ -212,19 +202,19 @@ func TestACK7Hold(t *testing.T) {
 	hold("ACK-7 ACK-3 nothing is blamed on a response that stood with others until it stands alone", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.respond(clusters, "2", "b")
-		w := rejected(clusters, 2, 7, "not a")
+		w := rejected(clusters, 2, "not a")
 		w.Of.First, w.Parts = 1, true
 		h.tell(w)
 		h.answers(0, 0)
-		h.tell(rejected(clusters, 1, 7, "not a"))
+		h.tell(rejected(clusters, 1, "not a"))
 		h.next("1: not a")
-		h.tell(word(verdict.Accepted, clusters, 2, 7))
+		h.tell(word(verdict.Accepted, clusters, 2))
 		h.next("2")
 	})
 	hold("ACK-7 a list that goes to the client no more is blamed on all that was new in it", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.respond(clusters, "2", "b")
-		w := rejected(clusters, 2, 7, "not this list")
+		w := rejected(clusters, 2, "not this list")
 		w.Of.First = 1
 		h.tell(w)
 		h.next("1: not this list")
@@ -245,10 +235,10 @@ func TestACK7QuickClient(t *testing.T) {
 		ss.next()
 		store.applied = func(change uint64) {
 			if change == 1 {
-				s.Tell(word(verdict.Sent, clusters, change, 7))
-				s.Tell(word(verdict.Accepted, clusters, change, 7))
+				s.Tell(word(verdict.Sent, clusters, change))
+				s.Tell(word(verdict.Accepted, clusters, change))
 			} else {
-				s.Tell(rejected(clusters, change, 7, "not b"))
+				s.Tell(rejected(clusters, change, "not b"))
 			}
 		}
 		ss.respond(clusters, "1", "a")
@@ -304,7 +294,7 @@ func TestACK7HeldWhenTheStreamEnds(t *testing.T) {
 		if first := ss.next(); !slices.Equal(wants(first), []string{"*"}) || first.GetResponseNonce() != "" {
 			t.Errorf("the new stream begins with %v", first)
 		}
-		h.tell(rejected(clusters, 1, 7, "too late"))
+		h.tell(rejected(clusters, 1, "too late"))
 		h.after(2 * time.Minute)
 		h.answers(0, 0)
 		if n := h.s.client().held.held.Load(); n != 0 {

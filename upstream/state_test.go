@@ -402,7 +402,7 @@ func TestACK7StateNamesEndTheHolding(t *testing.T) {
 
 		as.state(endpoints, "2", "n2", "x", "y")
 		synctest.Wait()
-		s.Tell(rejected(endpoints, 2, 1, "not y"))
+		s.Tell(rejected(endpoints, 2, "not y"))
 		as.expect("[x y] v=1 n=n2 NACK not y")
 	})
 }

@@ -20,8 +20,6 @@ type Word struct {
 	// Of are the changes of the store that the response brought to the client
 	// (cache.Session.Sequence).
 	Of Span
-	// Client tells clients apart.
-	Client uint64
 	// Open is the lowest change of the type that the client was sent and has not answered;
 	// zero if there is none. It says so with Accepted.
 	Open uint64
