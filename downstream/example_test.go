@@ -25,6 +25,7 @@ const typeURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 type toOne struct{ store *cache.Store }
 
 func (r toOne) Open(*corev3.Node, *keyer.Peer) (downstream.Routes, error) { return r, nil }
+func (r toOne) NodeMatters(*keyer.Peer) bool                              { return false }
 func (r toOne) Scoped(string, string) (*cache.Store, error)               { return r.store, nil }
 func (r toOne) Listens() bool                                             { return false }
 func (r toOne) Tell(*cache.Store, verdict.Word)                           {}

@@ -219,7 +219,8 @@ type testRouter struct {
 	rerouting   func() // called by Routes.Reopen when it knows its answer, if not nil
 	distrusted  map[*cache.Store]bool
 	unverified  func(node *corev3.Node) error // what Open fails with, if not nil
-	access      Access                        // of all clients; nil: there are no rules
+	nodeMatters bool
+	access      Access // of all clients; nil: there are no rules
 
 	mu    sync.Mutex
 	nodes []*corev3.Node
@@ -242,6 +243,8 @@ func (r *testRouter) Open(node *corev3.Node, peer *keyer.Peer) (Routes, error) {
 	r.open++
 	return &testRoutes{testRouter: r, node: node, peer: *peer, plan: r.plan, byName: r.byName, authorities: r.authorities}, nil
 }
+
+func (r *testRouter) NodeMatters(*keyer.Peer) bool { return r.nodeMatters }
 
 type testRoutes struct {
 	*testRouter

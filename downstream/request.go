@@ -71,7 +71,7 @@ func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 func nodeOf(st *stream, r *discoveryRequest) (*corev3.Node, error) {
 	if err := st.shared.limits.Load().large(r.nodeBytes()); err != nil {
 		st.shared.observer.Limited(LimitNode)
-		st.standing.edit(func() { st.standing.node = clip(r.wire.NodeID()) }) // for the log
+		st.standing.edit(func() { st.standing.node = clip(r.presented().NodeID()) }) // for the log
 		return nil, err
 	}
 	return r.node()

@@ -31,16 +31,34 @@ func (st *stream) serve() error {
 		if err != nil {
 			return err
 		}
-		if err := join(st, &r); err != nil {
+		if waits, err := st.waits(&r); err != nil {
 			return err
+		} else if waits {
+			continue
 		}
-		charged, err := st.answer(&r)
+		charged, err := st.carry(&r)
 		if err != nil {
 			return err
 		}
 		if charged && !await(st) {
 			return status.FromContextError(st.link.grpc.Context().Err()).Err()
 		}
+	}
+}
+
+// carry has the client join, and answers a request.
+func (st *stream) carry(r *discoveryRequest) (charged bool, err error) {
+	if err := join(st, r); err != nil {
+		return false, err
+	}
+	return st.answer(r)
+}
+
+// keep has the stream not end for lack of requests.
+func (st *stream) keep() {
+	if st.departure != nil {
+		st.departure.Stop()
+		st.departure = nil
 	}
 }
 
@@ -51,10 +69,7 @@ func join(st *stream, r *discoveryRequest) (err error) {
 	if st.subscriber != nil {
 		return nil
 	}
-	if st.departure != nil {
-		st.departure.Stop()
-		st.departure = nil
-	}
+	st.keep()
 	a := st.shared.admission
 	if a == nil {
 		return nil

@@ -208,6 +208,7 @@ func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 		}
 		err = st.link.close(err) // first: a sender might wait for the client for ever
 		s.left(st)
+		st.nodeless.drop()
 		st.owner.take() // for good
 		st.close()
 		observer.StreamClosed(v.String(), status.Code(err))

@@ -44,6 +44,7 @@ type stream struct {
 	pace       pace.Pace // of requests that are not only answers; of the handler
 	sender     *sender   // the owner; nil: the handler
 	calm       bool      // the last delivery left nothing that an acknowledgement would release
+	nodeless   *nodeless // of the handler; nil: no request waits for a node
 	joining    Turn      // of a stream whose first request is carried out; nil: none
 }
 

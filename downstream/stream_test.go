@@ -2,7 +2,11 @@ package downstream
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
 func TestStream(t *testing.T) {
@@ -18,6 +22,62 @@ func TestStream(t *testing.T) {
 			if len(h.router.nodes) != 1 || h.router.nodes[0].GetId() != "first" {
 				h.Errorf("the router was shown %v", h.router.nodes)
 			}
+		}},
+		{"STR-1 first requests without a node wait for one", func(h *harness) {
+			h.router.nodeMatters = true
+			h.opaque.set(clusterType, "1", "a")
+			h.opaque.set(endpointType, "1", "a")
+			c := h.client()
+			c.send(&request{TypeUrl: endpointType, ResourceNamesSubscribe: []string{"a"}})
+			c.send(&request{TypeUrl: endpointType, ResourceNamesSubscribe: []string{"none"}})
+			c.wants()
+			if len(h.router.nodes) != 0 {
+				h.Errorf("the router was shown %v", h.router.nodes)
+			}
+			c.send(&request{TypeUrl: clusterType, Node: node("first")})
+			c.wants("Cluster +a=1", "ClusterLoadAssignment +a=1 -none")
+			c.send(&request{TypeUrl: listenerType})
+			if len(h.router.nodes) != 1 || h.router.nodes[0].GetId() != "first" || len(h.status().Types) != 3 {
+				h.Errorf("the router was shown %v", h.router.nodes)
+			}
+		}},
+		{"STR-1 a stream without a node is served as an empty node after limits.first_request", func(h *harness) {
+			h.router.nodeMatters = true
+			h.server.SetLimits(Limits{PerClient: ClientLimits{FirstRequest: 3 * time.Second}})
+			h.opaque.set(clusterType, "1", "a")
+			c := h.client()
+			h.advance(time.Second)
+			c.send(&request{TypeUrl: clusterType})
+			h.advance(2*time.Second - 1)
+			c.wants()
+			h.advance(1)
+			c.wants("Cluster +a=1")
+			c.send(&request{TypeUrl: endpointType, Node: node("late")})
+			if len(h.router.nodes) != 1 || h.router.nodes[0] != nil || len(h.status().Types) != 2 {
+				h.Errorf("the router was shown %v", h.router.nodes)
+			}
+		}},
+		{"STR-1 an empty node is a node", func(h *harness) {
+			h.router.nodeMatters = true
+			h.opaque.set(clusterType, "1", "a")
+			c := h.client()
+			c.send(&request{TypeUrl: clusterType, Node: &corev3.Node{}})
+			c.wants("Cluster +a=1")
+		}},
+		{"LIM-1 few requests wait for a node, and none does whose stream has ended", func(h *harness) {
+			h.router.nodeMatters = true
+			h.client().send(&request{TypeUrl: clusterType})
+			h.opaque.set(clusterType, "1", "a")
+			c := h.client()
+			for range maxNodeless {
+				c.send(&request{TypeUrl: clusterType})
+			}
+			c.wants()
+			c.send(&request{TypeUrl: clusterType})
+			c.wants("Cluster +a=1")
+			large := h.client()
+			large.send(&request{TypeUrl: clusterType, InitialResourceVersions: map[string]string{"b": strings.Repeat("v", maxNodelessBytes)}})
+			large.wants("Cluster +a=1")
 		}},
 		{"STR-3 nonces are unique on the stream", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a")

@@ -78,23 +78,43 @@ type discoveryRequest struct {
 	versionInfo string
 
 	wire received // nil in tests: the request has no node
+	// nodeFrom has the node of a request that waited for one, instead of wire; else nil.
+	nodeFrom received
 }
 
 // received is the decoded message of a request.
 type received interface {
+	HasNode() bool
 	Node() (*corev3.Node, error)
 	NodeBytes() int
 	NodeID() string
+	Kept() int
 	Release()
+}
+
+// bytes returns about how much memory the request takes.
+func (r *discoveryRequest) bytes() int {
+	const word = 16 // a string's header
+	n := len(r.typeURL) + len(r.nonce) + len(r.versionInfo)
+	for _, names := range [][]string{r.subscribe, r.unsubscribe, r.names} {
+		for _, name := range names {
+			n += word + len(name)
+		}
+	}
+	if r.wire != nil {
+		n += r.wire.Kept()
+	}
+	return n
 }
 
 // node returns the request's node; nil if it has none. The error is the status for a message that
 // cannot be decoded.
 func (r *discoveryRequest) node() (*corev3.Node, error) {
-	if r.wire == nil {
+	from := r.presented()
+	if from == nil {
 		return nil, nil //nolint:nilnil // as Node
 	}
-	node, err := r.wire.Node()
+	node, err := from.Node()
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
@@ -103,11 +123,22 @@ func (r *discoveryRequest) node() (*corev3.Node, error) {
 
 // nodeBytes returns how many bytes the request's node has.
 func (r *discoveryRequest) nodeBytes() int {
-	if r.wire == nil {
-		return 0
+	if from := r.presented(); from != nil {
+		return from.NodeBytes()
 	}
-	return r.wire.NodeBytes()
+	return 0
 }
+
+// presented returns the message with the node; nil in tests.
+func (r *discoveryRequest) presented() received {
+	if r.nodeFrom != nil {
+		return r.nodeFrom
+	}
+	return r.wire
+}
+
+// hasNode reports whether the request has a node, even an empty one.
+func (r *discoveryRequest) hasNode() bool { return r.wire != nil && r.wire.HasNode() }
 
 // release gives back the memory of the request, after it was carried out.
 func (r *discoveryRequest) release() {

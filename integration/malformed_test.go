@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -200,7 +201,9 @@ func sayMalformed(t *testing.T, policy config.Policy, v variant) {
 	p.set(clusterType, "c1", true)
 	p.set(endpointType, "e1", false)
 	p.set(endpointType, "e2", false)
-	relay := startRelay(t, func(c *config.Config) { c.Aggregation.Otherwise = policy }, p.addr)
+	relay := startRelay(t, func(c *config.Config) {
+		c.Aggregation.Otherwise, c.Limits.FirstRequest = policy, config.Duration(time.Second)
+	}, p.addr)
 	other := newVariantClient(t, v, relay.addr, "other")
 	if err := other.connect(false); err != nil {
 		t.Fatal(err)

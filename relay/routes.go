@@ -52,6 +52,12 @@ func (r *router) Open(node *corev3.Node, peer *keyer.Peer) (downstream.Routes, e
 	return opened, nil
 }
 
+// NodeMatters implements downstream.Router.
+func (r *router) NodeMatters(peer *keyer.Peer) bool {
+	p := r.now.Load()
+	return !p.rules.Empty() || p.rules.Policy() != rules.Share || len(p.verifies) > 0 || !p.access.Of(peer.Through()).Rules.Empty()
+}
+
 // open is Open. The client may present the node if all rules about nodes of its listener say so (ACC-5).
 func (r *router) open(node *corev3.Node, peer *keyer.Peer) (*routes, error) {
 	p := r.now.Load()

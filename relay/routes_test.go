@@ -168,3 +168,38 @@ func TestSourceOf_ACK4_NAME2(t *testing.T) {
 		t.Errorf("the scope of xdstp names is called %q", scope)
 	}
 }
+
+// The node matters where rules, the policy or access look at it. Only where all share everything it does not.
+func TestNodeMatters_STR1(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*config.Config)
+		want   bool
+	}{
+		"all share": {func(*config.Config) {}, false},
+		"isolated":  {func(c *config.Config) { c.Aggregation.Otherwise = config.Isolate }, true},
+		"a rule": {func(c *config.Config) {
+			c.Aggregation.Rules = []config.Rule{{Name: "a", Match: "true", Scope: []string{}}}
+		}, true},
+		"verify": {func(c *config.Config) {
+			c.Access.Verify = []config.VerifyRule{{Name: "a", Require: `node.cluster == "a"`}}
+		}, true},
+		"access": {func(c *config.Config) {
+			c.Access.Rules = []config.AccessRule{{Name: "a", Match: `node.cluster == "a"`, Effect: config.Deny}}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := configOf(upstreamAt("a", "127.0.0.1:1"))
+			cfg.Aggregation.Otherwise = config.Share
+			tt.change(cfg)
+			p, err := newPlan(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := new(router)
+			r.now.Store(p)
+			if got := r.NodeMatters(&keyer.Peer{}); got != tt.want {
+				t.Errorf("the node matters: %t, want %t", got, tt.want)
+			}
+		})
+	}
+}

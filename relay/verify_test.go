@@ -215,7 +215,10 @@ func requireOwnNode(c *config.Config) {
 
 // Clients of every form are refused with a node that is not theirs, with none, and if a rule fails.
 func TestVerify_ACC5(t *testing.T) {
-	tr := newTrust(t, requireOwnNode)
+	tr := newTrust(t, func(c *config.Config) {
+		requireOwnNode(c)
+		c.Limits.FirstRequest = config.Duration(time.Second) // for which a node is waited for
+	})
 	conn := tr.dial("spiffe://td/a")
 	refused := 0
 	for _, form := range openForms {

@@ -40,6 +40,17 @@ func (r *Request) Node() (*corev3.Node, error) {
 	return node, nil
 }
 
+// Kept is how many bytes of the message the request refers to until it is released.
+func (r *Request) Kept() int {
+	if r.memory == nil {
+		return 0
+	}
+	return r.memory.Len()
+}
+
+// HasNode reports whether the request has a node, even an empty one.
+func (r *Request) HasNode() bool { return r.node != nil }
+
 // NodeBytes returns how many bytes the node has, 0 if there is none. It is looked up anew each time.
 func (r *Request) NodeBytes() (n int) {
 	for it := (fields{rest: r.node}); it.next(); {
