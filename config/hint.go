@@ -59,7 +59,7 @@ func (s *scalars) cut(path string) string {
 	if n.Style != 0 || balanced(n.Value) {
 		return ""
 	}
-	_, before, behind, _ := s.find(path, 1)
+	before, behind, _ := s.find(path, 1)
 	before, behind = strings.TrimRight(before, " \t"), strings.TrimLeft(behind, " \t")
 	switch {
 	case strings.HasPrefix(behind, "#"):

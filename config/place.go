@@ -22,7 +22,7 @@ func newScalars(data []byte) *scalars {
 // from 1, columns in characters. ok is false if the file writes the string in another way than it reads: with escapes,
 // or over several lines that are joined.
 func (s *scalars) place(path string, line, column int) (atLine, atColumn int, ok bool) {
-	_, before, _, ok := s.find(path, line)
+	before, _, ok := s.find(path, line)
 	if !ok {
 		return 0, 0, false
 	}
@@ -33,10 +33,10 @@ func (s *scalars) place(path string, line, column int) (atLine, atColumn int, ok
 	return n.Line + line, utf8.RuneCountInString(before) + column, true
 }
 
-// find gives a line of the string at path, and what stands before and behind it in the file.
-func (s *scalars) find(path string, line int) (text, before, behind string, ok bool) {
+// find gives what stands in the file before and behind a line of the string at path.
+func (s *scalars) find(path string, line int) (before, behind string, ok bool) {
 	if s == nil || s.nodes[path] == nil || line < 1 {
-		return "", "", "", false
+		return "", "", false
 	}
 	n := s.nodes[path]
 	texts, row, column := strings.Split(n.Value, "\n"), n.Line-1+line, 0
@@ -45,9 +45,9 @@ func (s *scalars) find(path string, line int) (text, before, behind string, ok b
 		texts = texts[:1:1]
 	}
 	if line > len(texts) || row >= len(s.lines) || texts[line-1] == "" {
-		return "", "", "", false
+		return "", "", false
 	}
 	from := len(string([]rune(s.lines[row])[:min(column, utf8.RuneCountInString(s.lines[row]))]))
 	before, behind, ok = strings.Cut(s.lines[row][from:], texts[line-1])
-	return texts[line-1], s.lines[row][:from] + before, behind, ok
+	return s.lines[row][:from] + before, behind, ok
 }
