@@ -133,6 +133,32 @@ func TestUPS2_SilentProbe(t *testing.T) {
 	})
 }
 
+// After a server that answered and ended its streams, too: the one scope that it lets in may ask for a name that
+// does not exist, of which a server may say nothing.
+func TestUPS2_SilentProbeAfterAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv, u := n.serve("a"), newUpstream(t, n.config("a"))
+		run(t, u, newStore(sub(clusters, "*")), &recorder{})
+		answered := srv.accept()
+		answered.next()
+		answered.respond(clusters, "1", "c")
+		run(t, u, newStore(sub(endpoints, "absent")), &recorder{})
+		srv.accept()
+		synctest.Wait()
+		srv.stop()
+		srv = n.serve("a")
+		probe := srv.accept()
+		for probe.next().GetTypeUrl() != endpoints {
+			probe.end <- status.Error(codes.Unavailable, "it is the other's turn")
+			probe = srv.accept()
+		}
+		if stood := srv.accept().opened.Sub(probe.opened); stood < probeStands || stood > probeStands+2*admitPause {
+			t.Errorf("the other stream came when the probe stood for %v", stood)
+		}
+	})
+}
+
 // A server that has no resources left is given more time.
 func TestUPS2_Exhausted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -79,7 +79,7 @@ func (l *line) clear() {
 func (l *line) elapseOwed(now time.Time) {
 	r, o := l.remote, &l.owed
 	if due(&o.standsAt, now) {
-		if !o.since.IsZero() && r.up.entrance.flapping() {
+		if o.sure && r.up.entrance.flapping() {
 			o.standsAt = now.Add(probeStands) // it may be mute, and another endpoint the one that answers
 		} else {
 			r.up.entrance.stood(l.replica, now)
