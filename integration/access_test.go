@@ -31,7 +31,7 @@ func denying(expressions ...string) func(*config.Config) {
 const hidden = `name.contains("hidden")`
 
 // askedFor lists what the streams of a control plane are subscribed to.
-func (p *plane) askedFor() string {
+func (p *testPlane) askedFor() string {
 	var names []string
 	for _, st := range p.streamsNow() {
 		for _, subs := range st.subs {

@@ -17,7 +17,7 @@ import (
 )
 
 // nodesOf are the node IDs that the plane's streams presented.
-func nodesOf(p *plane) []string {
+func nodesOf(p *testPlane) []string {
 	var ids []string
 	for _, st := range p.streamsNow() {
 		ids = append(ids, st.node)
@@ -118,8 +118,8 @@ func TestScopesLinger_AGG3_SUB11(t *testing.T) {
 		c.awaitHolding(t, clusterType, "c1")
 		c.disconnect()
 	}
-	if p.openedStreams() != 1 {
-		t.Errorf("AGG-3: %d streams upstream, want 1 that lingered", p.openedStreams())
+	if p.Opened() != 1 {
+		t.Errorf("AGG-3: %d streams upstream, want 1 that lingered", p.Opened())
 	}
 	waitFor(t, "the scope's end", func() bool { return len(p.streamsNow()) == 0 })
 	waitFor(t, "the relay's forgetting", func() bool {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"flag"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 
 // pulse changes one resource again and again, and notes how long each change takes to each client.
 type pulse struct {
-	plane *plane
+	plane *testPlane
 	name  string
 
 	mu      sync.Mutex
@@ -38,9 +38,7 @@ func (p *pulse) beat() {
 	version := fmt.Sprint("p", len(p.sent))
 	p.sent = append(p.sent, time.Now())
 	p.mu.Unlock()
-	p.plane.mu.Lock()
-	defer p.plane.mu.Unlock()
-	p.plane.storeLocked(endpointType, p.name, entry{version: version, payload: contents(endpointType, p.name, version, "")})
+	p.plane.Apply(plane.Change{Set: []plane.Resource{{Name: p.name, Version: version, Unlisted: true, Message: message(endpointType, p.name, version, "")}}})
 }
 
 // took notes a response.
@@ -70,12 +68,7 @@ func (p *pulse) measured() []time.Duration {
 func TestClientsAtOnce_LIM1_LIM3(t *testing.T) {
 	const keepers, names, limit = 20, 20, 1 << 30
 	p := newPlane(t)
-	p.mu.Lock()
-	for i := range names {
-		name := fmt.Sprint("e", i)
-		p.storeLocked(endpointType, name, entry{version: "1", inStar: true, payload: contents(endpointType, name, strings.Repeat("x", 1000), "")})
-	}
-	p.mu.Unlock()
+	p.fill(names)
 	files, fleet := pkitest.NewFolder(t), pkitest.NewAuthority(t, "fleet")
 	cert, key := files.PutPair("relay", fleet.Server(relayHost))
 	r := startOwnRelay(t, fmt.Sprintf(`

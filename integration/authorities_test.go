@@ -44,7 +44,7 @@ func TestAuthorities_LOC3_LOC4_LOC7_ERR1(t *testing.T) {
 	} {
 		for _, v := range []variant{deltaADS, delta, sotwADS, sotw, restPoll} {
 			t.Run(claims.name+", "+v.name, func(t *testing.T) {
-				var planes []*plane
+				var planes []*testPlane
 				var addrs []string
 				for i := range claims.claims {
 					p := newPlane(t)
@@ -72,7 +72,7 @@ func TestAuthorities_LOC3_LOC4_LOC7_ERR1(t *testing.T) {
 
 // authoritiesTest is a client of names and globs of several authorities.
 type authoritiesTest struct {
-	planes []*plane
+	planes []*testPlane
 	owners map[string]int // index of the control plane that claims an authority, or nobody
 	client *noted
 }

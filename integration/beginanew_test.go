@@ -15,7 +15,7 @@ func TestServerBeginsAnew_ACK4_ACK5_RES8_OPS1(t *testing.T) {
 	for _, up := range slices.DeleteFunc(slices.Clone(upstreamVariants), func(up upstreamVariant) bool { return !up.sotw }) {
 		t.Run(up.apiType, func(t *testing.T) {
 			p := newPlane(t)
-			p.plain, p.longPoll = true, patience // JSON, for clients that poll, has no word for unknown fields
+			p.plain = true // JSON, for clients that poll, has no word for unknown fields
 			fill := func() {
 				p.set(clusterType, "c1", true)
 				p.set(listenerType, "l1", true)
@@ -41,7 +41,7 @@ func TestServerBeginsAnew_ACK4_ACK5_RES8_OPS1(t *testing.T) {
 			p.stop()
 			p.beginAnew()
 			fill()
-			p.versions[clusterType] = 2 // as before
+			p.set(clusterType, "c1", true) // the second change, as before
 			p.restart(t)
 			for _, c := range leave {
 				if err := c.connect(true); err != nil {
@@ -62,7 +62,7 @@ func TestServerBeginsAnew_ACK4_ACK5_RES8_OPS1(t *testing.T) {
 // newLife is a control plane that begins anew, with its clients.
 type newLife struct {
 	t     *testing.T
-	plane *plane
+	plane *testPlane
 	relay *testRelay
 }
 

@@ -3,9 +3,8 @@ package integration
 import (
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 // A client of the last of several relays is told who its control plane is, and by which
@@ -14,7 +13,7 @@ func TestControlPlane_STR10(t *testing.T) {
 	for _, between := range []variant{deltaADS, sotwADS, sotw, restPoll} {
 		t.Run(between.name, func(t *testing.T) {
 			p := newPlane(t)
-			p.identifier = &corev3.ControlPlane{Identifier: `{"Component":"istiod"}`}
+			p.Behave(func(b *plane.Behaviour) { b.Identifier = `{"Component":"istiod"}` })
 			p.plain = between.rest
 			p.set(clusterType, "c1", true)
 			first := startRelay(t, func(c *config.Config) { c.Node.ID = "first" }, p.addr)

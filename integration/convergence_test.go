@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 var (
@@ -50,30 +51,14 @@ func TestConvergence_SUB10_RES11_RES12_OPS1_OPS3(t *testing.T) {
 	}
 }
 
-// TestDirectConvergence plays schedules without a relay, for each variant: plane
-// and clients have to agree on what the protocol says before a relay is judged by
-// them.
-func TestDirectConvergence(t *testing.T) {
-	t.Parallel() // most of it is waiting
-	for _, v := range variants {
-		for i := range *runs / 10 {
-			s := *seed + uint64(i)
-			t.Run(fmt.Sprint(v.name, " ", s), func(t *testing.T) {
-				t.Parallel()
-				newDirectSchedule(t, s, v).play()
-			})
-		}
-	}
-}
-
 // schedule is one random run.
 type schedule struct {
 	t       *testing.T
 	rand    *rand.Rand
 	up      upstreamVariant
-	plane   *plane // what there is, unless each node has contents of its own
+	plane   *testPlane // what there is, unless each node has contents of its own
 	source  source
-	relay   *testRelay // nil: the clients are on the plane itself
+	relay   *testRelay
 	clients []mixedClient
 	down    bool // the plane
 	moves   *worldly
@@ -118,29 +103,11 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 	return s
 }
 
-// newDirectSchedule puts clients of one variant on the plane itself.
-func newDirectSchedule(t *testing.T, seed uint64, v variant) *schedule {
-	t.Helper()
-	s := &schedule{t: t, rand: rand.New(rand.NewPCG(seed, 0)), up: v.direct()}
-	s.startPlane(seed, []variant{v})
-	if v.sotw {
-		s.plane.rand = nil // a client cannot tell the parts of an answer from repetitions
-	}
-	addr := s.plane.addr
-	if v.rest {
-		addr = s.plane.startREST(t)
-	}
-	for i := range 4 {
-		s.clients = append(s.clients, mixedClient{newVariantClient(t, v, addr, fmt.Sprint("client-", i)), v})
-	}
-	return s
-}
-
 func (s *schedule) startPlane(seed uint64, downs []variant) {
 	s.plane = newPlane(s.t)
 	s.source = s.plane
 	s.plane.plain = s.up.rest || s.up.files || slices.Contains(downs, restPoll)
-	s.plane.rand, s.plane.longPoll = rand.New(rand.NewPCG(seed, 1)), patience
+	s.plane.Behave(func(b *plane.Behaviour) { b.Random = rand.New(rand.NewPCG(seed, 1)) })
 }
 
 // play does random things, and compares when all is quiet.
@@ -158,10 +125,8 @@ func (s *schedule) play() {
 			s.t.Errorf("client %s (%s): %s", c.common().node, c.variant.name, f)
 		}
 	}
-	if s.relay != nil { // these clients ask again on purpose
-		s.relay.consistent(s.t)
-		s.source.checkClient(s.t)
-	}
+	s.relay.consistent(s.t)
+	s.source.checkClient(s.t)
 }
 
 // converged reports whether a client holds of a type what it should once all is
@@ -175,9 +140,9 @@ func (s *schedule) play() {
 func (s *schedule) converged(c mixedClient, typeURL string) bool {
 	h := c.common()
 	if d, ok := c.xdsClient.(*client); ok && !s.up.sotw {
-		return maps.Equal(d.state(typeURL), s.wants(c, typeURL, (*plane).holds))
+		return maps.Equal(d.state(typeURL), s.wants(c, typeURL, (*testPlane).holds))
 	}
-	got, want := h.payloads(typeURL), s.wants(c, typeURL, (*plane).payloads)
+	got, want := h.payloads(typeURL), s.wants(c, typeURL, (*testPlane).payloads)
 	if !tellsRemoval(c.variant, []upstreamVariant{s.up}, typeURL) {
 		maps.DeleteFunc(got, func(n, payload string) bool {
 			_, ok := want[n]
@@ -194,7 +159,7 @@ func (s *schedule) converged(c mixedClient, typeURL string) bool {
 }
 
 // wants is what a direct client would hold of a type, as what says it of one plane.
-func (s *schedule) wants(c mixedClient, typeURL string, what func(*plane, string, map[string]bool) map[string]string) map[string]string {
+func (s *schedule) wants(c mixedClient, typeURL string, what func(*testPlane, string, map[string]bool) map[string]string) map[string]string {
 	if s.moves != nil {
 		return s.moves.wants(c, typeURL, what)
 	}
@@ -212,30 +177,26 @@ func (s *schedule) awaitConverged(c mixedClient, typeURL string) {
 		s.connect(c, true)
 	}
 	if !s.converges(c, typeURL) {
-		var resources, upstreams, clients string
-		if s.relay != nil {
-			_, resources = s.relay.get(s.t, "/resources?type="+typeURL)
-			_, upstreams = s.relay.get(s.t, "/upstreams")
-			_, clients = s.relay.get(s.t, "/clients")
-		}
+		_, resources := s.relay.get(s.t, "/resources?type="+typeURL)
+		_, upstreams := s.relay.get(s.t, "/upstreams")
+		_, clients := s.relay.get(s.t, "/clients")
 		stacks := make([]byte, 4<<20) // who waits for what
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		s.t.Fatalf("client %s (%s over %s, %v) holds %q, a direct client would hold %q\nit noticed %q\nthe relay: %s\n%s\n%s\n%s",
 			h.node, c.variant.name, s.up.apiType, h.wanted(typeURL), h.payloads(typeURL),
-			s.wants(c, typeURL, (*plane).payloads), h.found(), resources, upstreams, clients, stacks)
+			s.wants(c, typeURL, (*testPlane).payloads), h.found(), resources, upstreams, clients, stacks)
 	}
 }
 
 // converges waits until a client holds what a direct client would, and reports whether it
-// came to that. Nobody but the test brings a client of the plane itself back, which may have
-// taken a connection that was about to break; nor one that the relay has begin anew, since it
-// holds what there is no word to remove.
+// came to that. Nobody but the test brings a client back that the relay has begin anew, since
+// it holds what there is no word to remove.
 func (s *schedule) converges(c mixedClient, typeURL string) bool {
 	for {
 		held := false
 		is := func() bool {
 			held = s.converged(c, typeURL)
-			return held || (s.relay == nil || s.moves != nil) && !c.connected()
+			return held || s.moves != nil && !c.connected()
 		}
 		if !c.common().happens(is) || held {
 			return held
@@ -266,15 +227,13 @@ func (s *schedule) step() {
 	case n < 72:
 		s.acknowledge(c, typeURL)
 	case n < 80:
-		if !c.connected() && (s.relay != nil || !s.down) {
+		if !c.connected() {
 			s.connect(c, true)
 		}
 	case n < 86:
 		c.disconnect()
 	case n < 88:
-		if s.relay != nil || !s.down {
-			s.connect(c, false)
-		}
+		s.connect(c, false)
 	case n < 92:
 		c.pause()
 	case n < 95:
@@ -284,21 +243,9 @@ func (s *schedule) step() {
 	case !s.down:
 		s.source.stop()
 		s.down = true
-		s.letGo()
 	default:
 		s.source.restart(s.t)
 		s.down = false
-	}
-}
-
-// letGo ends what clients of the plane itself have of one that is down. gRPC tries a
-// stream again that a dying server has not seen, and lets nobody send on it until there
-// is a connection: the schedule would wait for the plane that it alone starts again.
-func (s *schedule) letGo() {
-	if s.relay == nil {
-		for _, c := range s.clients {
-			c.disconnect()
-		}
 	}
 }
 

@@ -74,7 +74,7 @@ func newRulesSchedule(t *testing.T, seed uint64) *schedule {
 	w := newWorlds(t, worldOfNode)
 	w.seed, w.distinct = seed, seed/5%2 == 0
 	w.front.plain = s.up.rest || slices.Contains(downs, restPoll)
-	w.front.rand, w.front.longPoll = rand.New(rand.NewPCG(seed, 1)), patience
+	w.random = true
 	all := scheduleRules()
 	s.plane, s.source = w.front, w
 	s.moves = &worldly{worlds: w, rules: &all[s.rand.IntN(len(all))], nodes: make(map[xdsClient]*corev3.Node)}
@@ -117,7 +117,7 @@ func (m *worldly) world(c mixedClient, typeURL, name string) string {
 
 // wants puts together what the worlds have of a client's subscriptions. What it names is
 // what that stands for in the name's own world, whatever the wildcard's has.
-func (m *worldly) wants(c mixedClient, typeURL string, what func(*plane, string, map[string]bool) map[string]string) map[string]string {
+func (m *worldly) wants(c mixedClient, typeURL string, what func(*testPlane, string, map[string]bool) map[string]string) map[string]string {
 	wanted := c.common().wanted(typeURL)
 	want := make(map[string]string)
 	if wanted["*"] {

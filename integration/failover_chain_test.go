@@ -10,13 +10,13 @@ import (
 // chain are three control planes, of the authorities a, b and c, and a relay that
 // knows where each is.
 type chain struct {
-	planes map[string]*plane
+	planes map[string]*testPlane
 	relay  *testRelay
 }
 
 func newChain(t *testing.T) *chain {
 	t.Helper()
-	c := &chain{planes: make(map[string]*plane)}
+	c := &chain{planes: make(map[string]*testPlane)}
 	var addrs []string
 	authorities := []string{"a", "b", "c"}
 	for i, authority := range authorities {

@@ -87,14 +87,14 @@ func TestAlternativeInDirectory_LIST2_LOC5_NAME8(t *testing.T) {
 type globFailover struct {
 	t       *testing.T
 	typeURL string
-	planes  map[string]*plane // by authority
+	planes  map[string]*testPlane // by authority
 	relay   *testRelay
 	client  *noted
 }
 
 func newGlobFailover(t *testing.T, v variant, typeURL string) *globFailover {
 	t.Helper()
-	g := &globFailover{t: t, typeURL: typeURL, planes: map[string]*plane{"cloud": newPlane(t), "on-prem": newPlane(t)}}
+	g := &globFailover{t: t, typeURL: typeURL, planes: map[string]*testPlane{"cloud": newPlane(t), "on-prem": newPlane(t)}}
 	g.planes["cloud"].plain, g.planes["on-prem"].plain = true, true
 	g.planes["on-prem"].life = 1
 	g.relay = startRelay(t, twoAuthorities(alternativeAfter), g.planes["cloud"].addr, g.planes["on-prem"].addr)

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,7 +77,7 @@ type killable struct {
 	process         *process
 }
 
-func startKillable(t *testing.T, p *plane) *killable {
+func startKillable(t *testing.T, p *testPlane) *killable {
 	t.Helper()
 	files, fleet := pkitest.NewFolder(t), pkitest.NewAuthority(t, "fleet")
 	k := &killable{addr: freeAddress(t), dir: filepath.Join(t.TempDir(), "cache"), fleet: fleet}
@@ -245,12 +244,7 @@ func TestKilled_SUR1_OPS6(t *testing.T) {
 // TestKilledFull restores many resources, and reports when a new client has all of them.
 func TestKilledFull_SUR1(t *testing.T) {
 	p := newPlane(t)
-	p.mu.Lock()
-	for i := range *killedResources {
-		name := fmt.Sprint("e", i)
-		p.storeLocked(endpointType, name, entry{version: "1", inStar: true, payload: contents(endpointType, name, strings.Repeat("x", 1000), "")})
-	}
-	p.mu.Unlock()
+	p.fill(*killedResources)
 	k := startKillable(t, p)
 	shown := k.fleet.Client("client")
 	asks := func(node string) *client {

@@ -23,7 +23,7 @@ import (
 
 // loadPlane is a control plane with the load reporting service. A scope is a node's cluster.
 type loadPlane struct {
-	*plane
+	*testPlane
 
 	loads *loads.Server
 }
@@ -31,7 +31,7 @@ type loadPlane struct {
 func newLoadPlane(t *testing.T) *loadPlane {
 	t.Helper()
 	p := &loadPlane{emptyPlane(), loads.New(100 * time.Millisecond)}
-	p.beside = p.loads.Register
+	p.Beside(p.loads.Register)
 	p.listen(t)
 	return p
 }

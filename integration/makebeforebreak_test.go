@@ -45,7 +45,7 @@ func TestMakeBeforeBreak_ADS1_ADS2_ADS3(t *testing.T) {
 type breaker struct {
 	t       *testing.T
 	rand    *rand.Rand
-	plane   *plane
+	plane   *testPlane
 	relay   *testRelay
 	clients []mixedClient
 	targets map[string]string // by route: its cluster

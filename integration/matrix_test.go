@@ -35,11 +35,11 @@ var (
 var upstreamVariants = []upstreamVariant{upDeltaADS, upSotwADS, upDelta, upSotw, upREST, upFiles}
 
 // startRelayOver runs a relay that asks a plane in one variant.
-func startRelayOver(t testing.TB, up upstreamVariant, p *plane, change func(*config.Config)) *testRelay {
+func startRelayOver(t testing.TB, up upstreamVariant, p *testPlane, change func(*config.Config)) *testRelay {
 	t.Helper()
 	addr := p.addr
 	if up.rest {
-		addr = p.startREST(t)
+		addr = p.RESTAddr()
 	}
 	return startRelay(t, func(c *config.Config) {
 		u := &c.Upstreams[0]
@@ -74,10 +74,9 @@ const cellAbsentAfter = 5 * absentAfter
 func newCell(t *testing.T, down variant, ups ...upstreamVariant) (*cell, []*testRelay) {
 	t.Helper()
 	p := newPlane(t)
-	p.longPoll = patience
 	p.plain = down.rest || slices.ContainsFunc(ups, func(up upstreamVariant) bool { return up.rest || up.files })
 	c := &cell{
-		t: t, down: down, ups: ups, plane: p, direct: len(ups) == 0,
+		t: t, down: down, ups: ups, plane: p,
 		gone: make(map[string]map[string]string), due: make(map[string]span),
 	}
 	c.fill() // files are read without being asked for, so not while they are filled
@@ -94,41 +93,11 @@ func newCell(t *testing.T, down variant, ups ...upstreamVariant) (*cell, []*test
 			}, chain[i-1].address(variant{rest: up.rest})))
 		}
 	}
-	addr := p.addr
-	switch {
-	case !c.direct:
-		addr = chain[len(chain)-1].address(down)
-	case down.rest:
-		addr = p.startREST(t)
-	}
-	if c.direct {
-		c.ups = []upstreamVariant{down.direct()}
-	}
-	c.client = newVariantClient(t, down, addr, "client")
+	c.client = newVariantClient(t, down, chain[len(chain)-1].address(down), "client")
 	if r, ok := c.client.(*restClient); ok {
-		r.keepsVersion = !c.direct
+		r.keepsVersion = true
 	}
 	return c, chain
-}
-
-// direct is the variant as a server's.
-func (v variant) direct() upstreamVariant {
-	return upstreamVariant{sotw: v.sotw, perType: v.perType, rest: v.rest}
-}
-
-// TestDirect plays the scenario with clients of every variant on the plane itself:
-// what the harness takes for the protocol's minimum is what two ends need that
-// were made for each other.
-func TestDirect(t *testing.T) {
-	t.Parallel() // most of it is waiting
-	for _, v := range variants {
-		t.Run(v.name, func(t *testing.T) {
-			t.Parallel()
-			c, _ := newCell(t, v)
-			c.play()
-			c.plane.checkClient(t)
-		})
-	}
 }
 
 // TestMatrix plays the scenario with clients of every variant over control planes

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -59,24 +60,44 @@ type planeFiles struct {
 
 // startFiles writes the plane's contents to a folder from now on, and gives its
 // path. With subscriptions nobody can ask: the folder holds everything.
-func (p *plane) startFiles(t testing.TB, ext string, replace replacement) string {
+func (p *testPlane) startFiles(t testing.TB, ext string, replace replacement) string {
 	t.Helper()
 	f := &planeFiles{t: t, dir: t.TempDir(), staging: t.TempDir(), ext: ext, replace: replace, now: make(map[string][]byte)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files = f
-	for typeURL := range p.types {
-		p.writeFileLocked(typeURL)
+	var all []plane.Resource
+	for _, r := range p.Contents("") {
+		r.Unlisted = false // a file cannot keep anything from the wildcard
+		all = append(all, r)
 	}
+	p.Apply(plane.Change{Set: all})
+	p.writeFilesLocked()
 	return f.dir
 }
 
-func (p *plane) writeFileLocked(typeURL string) {
-	if p.files == nil || p.server == nil {
+func (p *testPlane) writeFileLocked(typeURL string) {
+	if p.files == nil || p.down {
 		return // nobody writes while the plane is down
 	}
-	names := slices.Sorted(maps.Keys(p.types[typeURL]))
-	p.files.write(serviceOf(typeURL).noun+p.files.ext, p.sotwResponse(typeURL, names, false))
+	r := &discovery.DiscoveryResponse{TypeUrl: typeURL, VersionInfo: p.Version(typeURL)}
+	for _, x := range p.Contents(typeURL) {
+		r.Resources = append(r.Resources, x.Payload)
+	}
+	p.files.write(serviceOf(typeURL).noun+p.files.ext, r)
+}
+
+func (p *testPlane) writeFilesLocked() {
+	if p.files == nil {
+		return
+	}
+	written := make(map[string]bool)
+	for _, r := range p.Contents("") {
+		written[r.TypeURL] = true
+	}
+	for typeURL := range written {
+		p.writeFileLocked(typeURL)
+	}
 }
 
 func (f *planeFiles) write(name string, r *discovery.DiscoveryResponse) {

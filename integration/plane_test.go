@@ -2,77 +2,40 @@ package integration
 
 import (
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
-	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// plane is a control plane made for faults: it knows globs and wildcards exactly,
-// can be killed and come back, and answers in any order and in any number of
-// parts. It serves every variant from the same contents, and watches how its
-// client behaves. What go-control-plane can do is tested against go-control-plane.
-type plane struct {
-	addr    string
-	options []grpc.ServerOption
+// testPlane is a control plane whose resources tell their versions, over gRPC, REST and
+// in files. It watches how its client behaves. What go-control-plane can do is tested
+// against go-control-plane.
+type testPlane struct {
+	*plane.Plane
+
+	addr string
 
 	// Set before clients come.
-	rand     *rand.Rand    // nil: answers whole and in order
-	wrap     bool          // SotW resources go wrapped to nodes that announce it (RES-13)
-	wrapAll  bool          // to other nodes too
-	parts    int           // in how many parts incremental answers come; 0: rand says it
-	plain    bool          // payloads without unknown fields, for which JSON has no word
-	longPoll time.Duration // how long a REST poll is held
-	world    string        // told by every payload that it makes
-	suffix   string        // ends every version
-	// allOrNothing: SotW says nothing of a type while a name is asked for that does not
-	// exist, updates included, as java-control-plane does.
-	allOrNothing bool
+	plain  bool   // payloads without unknown fields, for which JSON has no word
+	world  string // told by every payload that it makes
+	suffix string // ends the version of every resource
+	life   int    // told by every payload that it makes: how often it began anew
 
-	identifier *corev3.ControlPlane        // of its incremental responses; nil: none (STR-10)
-	beside     func(grpc.ServiceRegistrar) // registers other services; nil: there are none
-	worlds     *worlds                     // not nil: each node has contents of its own, of which this has none
-
-	mu       sync.Mutex
-	held     bool // no answers until release
-	types    map[string]map[string]entry
-	life     int // how often it began anew, which its contents tell
-	version  int
-	versions map[string]int    // by type: SotW's version_info
-	beyond   map[seenBy]string // SotW: the version of the last list that had more than the wildcard's
-	changed  chan struct{}     // closed and replaced at every change
-	streams  map[*planeStream]struct{}
-	opened   int
-	again    []string // what a stream asked for while it was subscribed to it
-	violated []string // what the client must not do
-	server   *grpc.Server
-	serving  chan struct{}
-	rest     *planeREST  // nil: not served
-	files    *planeFiles // nil: not written
+	mu      sync.Mutex
+	version int
+	files   *planeFiles // nil: not written
+	down    bool
 }
 
-// entry is one resource of the plane.
-type entry struct {
-	version string
-	inStar  bool // part of what "*" means
-	payload []byte
-	locator bool // the payload is a redirect (LOC-1)
-}
-
-// seenBy is a node with one of the types that it asks for.
-type seenBy struct{ node, typeURL string }
-
-func newPlane(t *testing.T, options ...grpc.ServerOption) *plane {
+func newPlane(t *testing.T, options ...grpc.ServerOption) *testPlane {
 	t.Helper()
 	p := emptyPlane(options...)
 	p.listen(t)
@@ -80,287 +43,180 @@ func newPlane(t *testing.T, options ...grpc.ServerOption) *plane {
 }
 
 // emptyPlane makes a plane that does not listen.
-func emptyPlane(options ...grpc.ServerOption) *plane {
-	return &plane{
-		options: options, types: make(map[string]map[string]entry), versions: make(map[string]int),
-		changed: make(chan struct{}), streams: make(map[*planeStream]struct{}), beyond: make(map[seenBy]string),
-	}
+func emptyPlane(options ...grpc.ServerOption) *testPlane {
+	return &testPlane{Plane: plane.New(plane.Behaviour{Absent: plane.AbsentRemoved, LongPoll: patience}, options...)}
 }
 
-func (p *plane) listen(t *testing.T) {
+func (p *testPlane) listen(t *testing.T) {
 	t.Helper()
-	lis := ports.Listen(t)
-	p.addr = lis.Addr().String()
-	p.start(lis)
-	t.Cleanup(func() {
-		p.mu.Lock()
-		p.files = nil // the folder is gone already
-		p.mu.Unlock()
-		p.stop()
-	})
+	p.Listen(t)
+	p.addr = p.Addr()
 }
 
-func (p *plane) start(lis net.Listener) {
-	s := grpc.NewServer(p.options...)
-	for _, desc := range p.descriptors() {
-		s.RegisterService(desc, nil)
-	}
-	if p.beside != nil {
-		p.beside(s)
-	}
-	serving := make(chan struct{})
-	p.mu.Lock()
-	p.server, p.serving = s, serving
-	p.mu.Unlock()
-	go func() {
-		defer close(serving)
-		_ = s.Serve(lis) // ends with stop
-	}()
+// start serves a plane that does not listen, without REST.
+func (p *testPlane) start(t *testing.T, lis net.Listener) {
+	t.Helper()
+	p.Serve(lis, nil)
+	t.Cleanup(p.Stop)
 }
 
 // stop kills the plane as a crash does. Of files it leaves half.
-func (p *plane) stop() {
+func (p *testPlane) stop() {
+	p.Stop()
 	p.mu.Lock()
-	s, serving, rest, files := p.server, p.serving, p.rest, p.files
-	p.server = nil
-	p.mu.Unlock()
-	if s == nil {
-		return
+	defer p.mu.Unlock()
+	if p.files != nil && !p.down {
+		p.files.damage()
 	}
-	s.Stop()
-	<-serving
-	if rest != nil {
-		rest.stop()
-	}
-	if files != nil {
-		files.damage()
-	}
+	p.down = true
 }
 
 // restart brings it back at the same address, with the contents it has now.
-func (p *plane) restart(t testing.TB) {
+func (p *testPlane) restart(t testing.TB) {
 	t.Helper()
-	p.start(ports.Again(t, p.addr))
-	if p.rest != nil {
-		p.rest.start(ports.Again(t, p.rest.addr))
-	}
+	p.Restart(t)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for typeURL := range p.types {
-		p.writeFileLocked(typeURL)
-	}
+	p.down = false
+	p.writeFilesLocked()
 }
 
 // beginAnew has a plane that is stopped forget everything and count from one again.
 // Nothing that it says from now on has the contents that it had before.
-func (p *plane) beginAnew() {
+func (p *testPlane) beginAnew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.life++
 	p.version = 0
-	clear(p.versions)
-	clear(p.types)
+	p.Forget()
 }
 
-// breakStreams ends the streams while the server stays.
-func (p *plane) breakStreams() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for st := range p.streams {
-		close(st.kill)
-		delete(p.streams, st)
-	}
-}
+func (p *testPlane) breakStreams() { p.BreakStreams() }
 
 // set adds or changes a resource, and tells every stream that asked for it.
-func (p *plane) set(typeURL, name string, inStar bool) {
+func (p *testPlane) set(typeURL, name string, inStar bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.putLocked(typeURL, name, inStar, "")
 }
 
 // put adds or changes a resource with this payload.
-func (p *plane) put(typeURL, name string, payload []byte) {
+func (p *testPlane) put(typeURL, name string, payload []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version++
-	p.storeLocked(typeURL, name, entry{version: strconv.Itoa(p.version), payload: payload})
+	p.storeLocked(typeURL, name, &anypb.Any{TypeUrl: typeURL, Value: payload}, false)
+}
+
+// fill gives it so many endpoints "e0", "e1" and so on of a kilobyte, which the wildcard has.
+func (p *testPlane) fill(n int) {
+	var all []plane.Resource
+	for i := range n {
+		name := fmt.Sprint("e", i)
+		all = append(all, plane.Resource{Name: name, Version: "1", Message: message(endpointType, name, strings.Repeat("x", 1000), "")})
+	}
+	p.Apply(plane.Change{Set: all})
 }
 
 // redirect has a name lead to another one.
-func (p *plane) redirect(typeURL, name, target string) {
+func (p *testPlane) redirect(typeURL, name, target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version++
-	p.storeLocked(typeURL, name, entry{version: strconv.Itoa(p.version), payload: locatorTo(target), locator: true})
+	p.storeLocked(typeURL, name, &anypb.Any{TypeUrl: locatorType, Value: locatorTo(target)}, false)
 }
 
 // setRoute adds or changes a RouteConfiguration that leads to a cluster.
-func (p *plane) setRoute(name, target string) {
+func (p *testPlane) setRoute(name, target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.putLocked(routeType, name, false, target)
 }
 
-func (p *plane) putLocked(typeURL, name string, inStar bool, target string) {
+func (p *testPlane) putLocked(typeURL, name string, inStar bool, target string) {
 	p.version++
-	p.storeLocked(typeURL, name, entry{version: strconv.Itoa(p.version) + p.suffix, inStar: inStar, payload: p.payloadLocked(typeURL, name, target)})
+	p.storeLocked(typeURL, name, p.payloadLocked(typeURL, name, target), inStar)
 }
 
-func (p *plane) storeLocked(typeURL, name string, e entry) {
-	if p.types[typeURL] == nil {
-		p.types[typeURL] = make(map[string]entry)
+func (p *testPlane) storeLocked(typeURL, name string, payload *anypb.Any, inStar bool) {
+	r := plane.Resource{TypeURL: typeURL, Name: name, Payload: payload, Version: strconv.Itoa(p.version) + p.suffix, Unlisted: !inStar}
+	if old := p.Covered(typeURL, name); len(old) > 0 {
+		r.Unlisted = old[0].Unlisted
 	}
-	if old, ok := p.types[typeURL][name]; ok {
-		e.inStar = old.inStar
+	if p.files != nil { // which cannot keep anything from the wildcard
+		r.Unlisted = false
 	}
-	p.types[typeURL][name] = e
-	p.changedLocked(typeURL, name, e)
-}
-
-func (p *plane) payloadLocked(typeURL, name, target string) []byte {
-	if serviceOf(typeURL).name == "" {
-		return payloadOf(name, p.version)
-	}
-	b := contents(typeURL, name, fmt.Sprintf("%slife %d, v%d", stampOf(p.world, name), p.life, p.version), target)
-	if p.plain {
-		return b
-	}
-	return appendUnknown(b, p.version)
-}
-
-// unset removes a resource.
-func (p *plane) unset(typeURL, name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e, ok := p.types[typeURL][name]
-	if !ok {
-		return
-	}
-	p.version++
-	delete(p.types[typeURL], name)
-	p.changedLocked(typeURL, name, e)
-}
-
-// changedLocked tells everybody that a resource is new, other, or gone.
-func (p *plane) changedLocked(typeURL, name string, e entry) {
-	p.versions[typeURL]++
-	close(p.changed)
-	p.changed = make(chan struct{})
-	for st := range p.streams {
-		switch t := st.types[typeURL]; {
-		case t == nil || !t.covers(name, e):
-		case st.sotw:
-			p.sotwChanged(st, typeURL, t, name)
-		default:
-			p.deltaChanged(st, typeURL, t, name)
-		}
-	}
+	p.Apply(plane.Change{Set: []plane.Resource{r}})
 	p.writeFileLocked(typeURL)
 }
 
-// covers reports whether subscriptions mean a name.
-func (t *planeType) covers(name string, e entry) bool {
-	if t.subs[name] || (e.inStar && t.subs["*"]) {
-		return true
+func (p *testPlane) payloadLocked(typeURL, name, target string) *anypb.Any {
+	payload := &anypb.Any{TypeUrl: typeURL}
+	if serviceOf(typeURL).name == "" {
+		payload.Value = payloadOf(name, p.version)
+		return payload
 	}
-	g := keyer.GlobOf(name)
-	return g != "" && t.subs[g]
+	payload.Value = contents(typeURL, name, fmt.Sprintf("%slife %d, v%d", stampOf(p.world, name), p.life, p.version), target)
+	if !p.plain {
+		payload.Value = appendUnknown(payload.Value, p.version)
+	}
+	return payload
 }
 
-// hold keeps answers back until release.
-func (p *plane) hold() {
+// unset removes a resource.
+func (p *testPlane) unset(typeURL, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = true
-}
-
-// release sends what was held back, of every stream, in the order that shuffle
-// gives to the incremental ones.
-func (p *plane) release(shuffle func([]*discovery.DeltaDiscoveryResponse)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held = false
-	for st := range p.streams {
-		if shuffle != nil {
-			shuffle(st.waiting)
-		}
-		for _, r := range st.waiting {
-			st.send <- r
-		}
-		for _, r := range st.waitingSotw {
-			st.send <- r
-		}
-		st.waiting, st.waitingSotw = nil, nil
+	if len(p.Covered(typeURL, name)) > 0 {
+		p.version++
 	}
-}
-
-// releaseNext sends the first response of each incremental stream that was held back.
-func (p *plane) releaseNext() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for st := range p.streams {
-		if len(st.waiting) > 0 {
-			st.send <- st.waiting[0]
-			st.waiting = st.waiting[1:]
-		}
-	}
-}
-
-// progress is how many responses of incremental streams are held back, and acked how
-// many were acknowledged.
-func (p *plane) progress() (waiting, acked int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for st := range p.streams {
-		waiting += len(st.waiting)
-		acked += st.acks
-	}
-	return waiting, acked
-}
-
-func resource(typeURL, name string, e entry) *discovery.Resource {
-	if e.locator {
-		typeURL = locatorType
-	}
-	return &discovery.Resource{Name: name, Version: e.version, Resource: &anypb.Any{TypeUrl: typeURL, Value: e.payload}}
+	p.Apply(plane.Change{Remove: []plane.Key{{TypeURL: typeURL, Name: name}}})
+	p.writeFileLocked(typeURL)
 }
 
 // holds is what a direct client with these subscriptions would hold: version and
 // payload by name.
-func (p *plane) holds(typeURL string, subs map[string]bool) map[string]string {
+func (p *testPlane) holds(typeURL string, subs map[string]bool) map[string]string {
 	want := make(map[string]string)
-	for n, e := range p.covered(typeURL, subs) {
-		want[n] = e.version + " " + string(e.payload)
+	for _, r := range p.covered(typeURL, subs) {
+		want[r.Name] = r.Version + " " + string(r.Payload.GetValue())
 	}
 	return want
 }
 
 // payloads is what a direct client of any variant would hold.
-func (p *plane) payloads(typeURL string, subs map[string]bool) map[string]string {
+func (p *testPlane) payloads(typeURL string, subs map[string]bool) map[string]string {
 	want := make(map[string]string)
-	for n, e := range p.covered(typeURL, subs) {
-		want[n] = string(e.payload)
+	for _, r := range p.covered(typeURL, subs) {
+		want[r.Name] = string(r.Payload.GetValue())
 	}
 	return want
 }
 
-func (p *plane) covered(typeURL string, subs map[string]bool) map[string]entry {
-	t := &planeType{subs: make(map[string]bool)}
+func (p *testPlane) covered(typeURL string, subs map[string]bool) []plane.Resource {
+	var names []string
 	for n := range subs {
-		k, err := keyer.Key(n)
-		if err != nil {
-			panic(err)
-		}
-		t.subs[k] = true
+		names = append(names, n)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := maps.Clone(p.types[typeURL])
-	maps.DeleteFunc(all, func(n string, e entry) bool {
-		// A file cannot keep anything from the wildcard.
-		e.inStar = e.inStar || p.files != nil && keyer.GlobOf(n) == ""
-		return !t.covers(n, e)
-	})
-	return all
+	return p.Covered(typeURL, names...)
+}
+
+// keysOf gives names in their one spelling (NAME-3).
+func keysOf(names []string) []string {
+	var keys []string
+	for _, n := range names {
+		if key, err := keyer.Key(n); err == nil {
+			n = key
+		}
+		keys = append(keys, n)
+	}
+	return keys
+}
+
+// awaitPolls waits until a poll of each type is held.
+func (p *testPlane) awaitPolls(t testing.TB, types []string) {
+	t.Helper()
+	for _, typeURL := range types {
+		waitFor(t, "a poll that is held", func() bool { return p.Polling(typeURL) > 0 })
+	}
 }

@@ -12,6 +12,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -60,7 +61,7 @@ func encoded(m proto.Message) []byte {
 }
 
 // asks lists what a plane is asked for of a type, over all its streams.
-func (p *plane) asks(typeURL string) []string {
+func (p *testPlane) asks(typeURL string) []string {
 	var names []string
 	for _, st := range p.streamsNow() {
 		names = append(names, st.subs[typeURL]...)
@@ -70,14 +71,14 @@ func (p *plane) asks(typeURL string) []string {
 }
 
 // awaitAsks waits until a plane is asked for exactly these names of a type.
-func (p *plane) awaitAsks(t testing.TB, typeURL string, names ...string) {
+func (p *testPlane) awaitAsks(t testing.TB, typeURL string, names ...string) {
 	t.Helper()
 	slices.Sort(names)
 	waitFor(t, fmt.Sprintf("asked for %v", names), func() bool { return slices.Equal(p.asks(typeURL), names) })
 }
 
 // sentSoFar is what a plane was asked and has said.
-func (p *plane) sentSoFar() (requests, responses int) {
+func (p *testPlane) sentSoFar() (requests, responses int) {
 	for _, st := range p.streamsNow() {
 		requests += len(st.requests) + len(st.sotwRequests)
 		responses += st.sent
@@ -155,7 +156,7 @@ func TestMembersAhead_LIST2(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPlane(t)
-			p.wrap, p.wrapAll = true, true
+			p.Behave(func(b *plane.Behaviour) { b.Wrap = true })
 			bar, baz := listener("a", "bar"), listener("a", "baz")
 			p.put(listType, listFoo, lists(bar, baz, bar))
 			p.set(listenerType, bar, false)
@@ -259,7 +260,7 @@ func TestNestedDirectories_LIST2_LOC3(t *testing.T) {
 	nested := func(i int) string { return nameAt([]string{"a", "c"}[i%2], listType, fmt.Sprint("nested", i)) }
 	p.put(listType, listFoo, lists(nested(1)))
 	for i := 1; i <= 6; i++ {
-		[]*plane{p, q}[i%2].put(listType, nested(i), lists(nested(i+1)))
+		[]*testPlane{p, q}[i%2].put(listType, nested(i), lists(nested(i+1)))
 	}
 	relay := startRelay(t, federated, p.addr, q.addr)
 	c := collect(t, relay, deltaADS, "client")

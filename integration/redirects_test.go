@@ -11,14 +11,14 @@ import (
 // that it asks for are a's, and lead to b's.
 type redirects struct {
 	t      *testing.T
-	planes map[string]*plane // by authority
+	planes map[string]*testPlane // by authority
 	relay  *testRelay
 	client *noted
 }
 
 func newRedirects(t *testing.T, v variant) *redirects {
 	t.Helper()
-	r := &redirects{t: t, planes: map[string]*plane{"a": newPlane(t), "b": newPlane(t)}}
+	r := &redirects{t: t, planes: map[string]*testPlane{"a": newPlane(t), "b": newPlane(t)}}
 	r.planes["a"].plain, r.planes["b"].plain = true, true
 	r.planes["b"].life = 1
 	r.relay = startRelay(t, func(c *config.Config) {

@@ -111,7 +111,7 @@ type movedFleet struct {
 }
 
 // plane is the one of a world.
-func (f *movedFleet) plane(world string) *plane {
+func (f *movedFleet) plane(world string) *testPlane {
 	if isSecond(world) {
 		return f.second.world(world)
 	}

@@ -22,7 +22,7 @@ var restored = map[string][]string{
 }
 
 // restoredPlane has them, and a secret.
-func restoredPlane(t *testing.T) *plane {
+func restoredPlane(t *testing.T) *testPlane {
 	t.Helper()
 	p := newPlane(t)
 	for typeURL, names := range restored {

@@ -169,7 +169,7 @@ func TestRulesWithoutNode_AGG2_STR1(t *testing.T) {
 			if tt.want == codes.OK && len(response.GetResources()) != 1 {
 				t.Errorf("the client was sent %v", response)
 			}
-			if tt.want != codes.OK && r.worlds.front.openedStreams() > 0 {
+			if tt.want != codes.OK && r.worlds.front.Opened() > 0 {
 				t.Error("AGG-2: the control plane was asked")
 			}
 		})

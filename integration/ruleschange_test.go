@@ -130,7 +130,7 @@ func TestMoveToSilence_AGG1_OPS1_RES11(t *testing.T) {
 			m := startMoving(t, nil)
 			m.worlds.unset(endpointType, "only-old#1")
 			c, log := m.join(v, worldOld)
-			m.worlds.world(worldNew).hold()
+			m.worlds.world(worldNew).Hold(everyType...)
 			log.begin()
 			m.to(worldNew)
 			m.comesBack(c, v)
@@ -138,7 +138,7 @@ func TestMoveToSilence_AGG1_OPS1_RES11(t *testing.T) {
 			if got := log.all(); len(got) > 0 || !m.holds(c, worldOld) {
 				t.Errorf("the client was sent %q before the control plane said anything", got)
 			}
-			m.worlds.world(worldNew).release(nil)
+			m.worlds.world(worldNew).Release()
 			m.awaitWorld(c, worldNew)
 		})
 	}

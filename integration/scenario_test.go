@@ -9,16 +9,14 @@ import (
 )
 
 // cell is a client of one variant over a control plane of another: what the matrix
-// is made of. Without a relay between them the client is on the plane itself, and
-// the two prove each other.
+// is made of.
 type cell struct {
 	t    *testing.T
 	down variant
 	// ups is how the relays ask, from the one at the control plane to the one that
-	// the client is at. Without a relay it is how the client itself asks.
+	// the client is at.
 	ups    []upstreamVariant
-	plane  *plane
-	direct bool
+	plane  *testPlane
 	client xdsClient
 
 	// gone are resources that were removed without a word for it, by type: the
@@ -151,7 +149,11 @@ func (c *cell) versions() {
 				c.t.Errorf("ACK-4: versions of %s %q, want %q", typeURL, got, want)
 			}
 		case *sotwClient:
-			want := c.plane.versionInfo(typeURL)
+			want := c.plane.Version(typeURL)
+			if c.ups[0].rest { // the version of an answer is about what was asked for
+				sent := c.plane.Responses(typeURL)
+				want = sent[len(sent)-1].Version
+			}
 			if got := d.versionInfo(typeURL); got != want {
 				c.t.Errorf("ACK-4: version_info of %s %q, want %q", typeURL, got, want)
 			}
@@ -188,7 +190,7 @@ func (c *cell) changes() {
 	}
 	c.step("a cluster more", once(clusterType), func() { c.plane.set(clusterType, "c3", true) })
 	c.step("a listener more", once(listenerType), func() { c.plane.set(listenerType, "l2", true) })
-	c.step("what nobody asked for", c.coarse(endpointType, routeType), func() {
+	c.step("what nobody asked for", nil, func() {
 		c.plane.set(endpointType, "c3", false)
 		c.plane.setRoute("r2", "c1")
 	})
@@ -217,23 +219,11 @@ func (c *cell) perhaps(typeURL string) dues {
 	return nil
 }
 
-// coarse allows for the plane's version_info, which is one for all names of a type:
-// those who poll it get a response for what they did not ask for.
-func (c *cell) coarse(types ...string) dues {
-	d := make(dues)
-	if c.direct && c.down.rest {
-		for _, typeURL := range types {
-			d[typeURL] = span{more: 1}
-		}
-	}
-	return d
-}
-
 // absence asks for what does not exist. A SotW server has no word for that: the clients
 // are told that it said nothing, and nothing else (RES-6, RES-7, ABS-1).
 func (c *cell) absence() {
 	due := once(endpointType)
-	if c.down.rest || (c.down.sotw && c.direct) {
+	if c.down.rest {
 		due = c.perhaps(endpointType)
 	}
 	c.step("an absent name", due, func() { c.client.subscribe(endpointType, []string{"late"}, nil) })
@@ -266,7 +256,7 @@ func (c *cell) subscriptions() {
 		c.client.subscribe(endpointType, nil, []string{"c3"})
 		c.client.subscribe(endpointType, []string{"c4"}, nil)
 	})
-	c.step("the endpoint that was left", c.coarse(endpointType), func() { c.plane.set(endpointType, "c3", false) })
+	c.step("the endpoint that was left", nil, func() { c.plane.set(endpointType, "c3", false) })
 	c.step("the endpoint that came", once(endpointType), func() { c.plane.set(endpointType, "c4", false) })
 }
 
@@ -278,38 +268,15 @@ func (c *cell) reconnects() {
 	c.plane.set(clusterType, "c1", true)
 	c.step("the client is back", c.backWith(clusterType), c.comeBack)
 
-	lost := func(typeURL string) dues { return once(typeURL) }
-	if c.direct {
-		lost = c.backWith
-	}
-	c.step("streams break", lost(listenerType), func() {
+	c.step("streams break", once(listenerType), func() {
 		c.plane.breakStreams()
-		c.recover(!c.down.rest, func() { c.plane.set(listenerType, "l1", true) }) // a poll is no stream
+		c.plane.set(listenerType, "l1", true)
 	})
-	c.step("the server comes again", lost(clusterType), func() {
+	c.step("the server comes again", once(clusterType), func() {
 		c.plane.stop()
-		c.recover(true, func() {
-			c.plane.set(clusterType, "c2", true)
-			c.plane.restart(c.t)
-		})
+		c.plane.set(clusterType, "c2", true)
+		c.plane.restart(c.t)
 	})
-}
-
-// recover is for the client what the relay otherwise does for it, once it has
-// noticed that its stream ended. What happens meanwhile, a direct client learns when
-// it is back: a stream that the plane had not yet seen when it broke the others
-// would tell it before.
-func (c *cell) recover(ended bool, meanwhile func()) {
-	if !c.direct {
-		meanwhile()
-		return
-	}
-	if ended && !c.client.common().happens(func() bool { return !c.client.connected() }) {
-		c.t.Fatal("the client did not notice that its stream ended")
-	}
-	c.client.disconnect()
-	meanwhile()
-	c.comeBack()
 }
 
 func (c *cell) comeBack() {
@@ -323,15 +290,8 @@ func (c *cell) comeBack() {
 func (c *cell) backWith(typeURL string) dues {
 	clear(c.due)
 	d := once(typeURL)
-	switch {
-	case c.down.rest:
-	case c.down.sotw:
+	if c.down.sotw && !c.down.rest {
 		maps.Copy(d, once(endpointType, routeType))
-	case c.direct:
-		// The plane always answers "*", also if nothing changed.
-		for _, collection := range []string{clusterType, listenerType} {
-			d[collection] = span{due: d[collection].due, more: 1}
-		}
 	}
 	return d
 }

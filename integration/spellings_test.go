@@ -101,7 +101,7 @@ func TestSpellingsOfNothing_NAME4_RES6_GLOB4(t *testing.T) {
 // spellingTest is one kind of name, and the clients that ask for it: one for each
 // spelling.
 type spellingTest struct {
-	plane   *plane
+	plane   *testPlane
 	typeURL string
 	members []string
 	clients []*noted

@@ -85,7 +85,7 @@ func TestSpreadOverReplicas_LOC6_RES12(t *testing.T) {
 
 func (s spread) play(t *testing.T, up upstreamVariant) {
 	t.Helper()
-	planes, addresses := make([]*plane, s.replicas), make([]string, s.replicas)
+	planes, addresses := make([]*testPlane, s.replicas), make([]string, s.replicas)
 	for i := range planes {
 		p := newPlane(t)
 		planes[i], p.plain = p, up.rest
@@ -93,7 +93,7 @@ func (s spread) play(t *testing.T, up upstreamVariant) {
 		p.set(clusterType, "c2", true)
 		p.set(endpointType, "e1", true)
 		if addresses[i] = p.addr; up.rest {
-			addresses[i] = p.startREST(t)
+			addresses[i] = p.RESTAddr()
 		}
 	}
 	relay := startRelay(t, func(c *config.Config) {

@@ -7,6 +7,8 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 // TestStrays has clients that name what they want, as gRPC's do, follow changes of a control
@@ -17,24 +19,16 @@ func TestStrays_SUB11(t *testing.T) {
 	for _, v := range []variant{sotwADS, deltaADS} {
 		t.Run("SUB-11 "+v.name, func(t *testing.T) {
 			t.Parallel()
-			p := emptyPlane()
-			p.allOrNothing = true
-			p.listen(t)
+			p := newPlane(t)
+			p.Behave(func(b *plane.Behaviour) { b.AllOrNothing = true })
 			relay := startRelayOver(t, upSotwADS, p, nil)
 			followStrays(t, p, newVariantClient(t, v, relay.address(v), "client"))
 			relay.consistent(t)
 		})
 	}
-	t.Run("without a relay", func(t *testing.T) {
-		t.Parallel()
-		p := emptyPlane()
-		p.allOrNothing = true
-		p.listen(t)
-		followStrays(t, p, newVariantClient(t, sotwADS, p.addr, "client"))
-	})
 }
 
-func followStrays(t *testing.T, p *plane, c xdsClient) {
+func followStrays(t *testing.T, p *testPlane, c xdsClient) {
 	t.Helper()
 	h := c.common()
 	put := func(typeURL, name string, m proto.Message) (payload string) {

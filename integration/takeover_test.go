@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 const coldGlob = "xdstp://a/envoy.config.cluster.v3.Cluster/d/*"
@@ -18,9 +18,8 @@ const coldGlob = "xdstp://a/envoy.config.cluster.v3.Cluster/d/*"
 func TestColdRelayTakesOverWarmClients_RES11_RES15_SUB9(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 7))
 			warm, cold := newPlane(t), newPlane(t)
-			cold.rand = rand.New(rand.NewPCG(seed, 8))
+			cold.Behave(func(b *plane.Behaviour) { b.Random = rand.New(rand.NewPCG(seed, 8)) })
 			for _, n := range universe[clusterType] {
 				warm.set(clusterType, n, n[0] == 'c')
 			}
@@ -47,10 +46,11 @@ func TestColdRelayTakesOverWarmClients_RES11_RES15_SUB9(t *testing.T) {
 
 			// The second control plane has the same, but for one cluster that was
 			// removed and one whose content changed.
-			cold.types, cold.version = warm.types, warm.version
+			cold.Apply(plane.Change{Set: warm.Contents("")})
+			cold.version = warm.version
 			cold.unset(clusterType, "c4")
 			cold.set(clusterType, "c1", true)
-			cold.hold()
+			cold.Hold(clusterType, endpointType)
 			to := startRelay(t, nil, cold.addr)
 			var moved []*client
 			for _, c := range clients {
@@ -63,9 +63,7 @@ func TestColdRelayTakesOverWarmClients_RES11_RES15_SUB9(t *testing.T) {
 				moved = append(moved, m)
 			}
 			cold.awaitSubscribed(t, map[string]int{clusterType: 3, endpointType: 2})
-			cold.release(func(rs []*discovery.DeltaDiscoveryResponse) {
-				r.Shuffle(len(rs), func(i, j int) { rs[i], rs[j] = rs[j], rs[i] })
-			})
+			cold.Release()
 			for _, c := range moved {
 				for typeURL := range subs {
 					c.await(t, "the second relay's state of "+typeURL, func() bool {

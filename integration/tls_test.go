@@ -37,7 +37,7 @@ type mutual struct {
 	fleet   *pkitest.Authority // of the relay's server and its clients
 	server  tls.Certificate    // the relay's, in the files relay.crt and relay.key
 	foreign *pkitest.Authority // trusted by nobody
-	plane   *plane
+	plane   *testPlane
 	shown   atomic.Pointer[string] // the common name that the control plane was shown last
 	relay   *testRelay
 }
@@ -129,8 +129,8 @@ func TestMutualTLS_AGG2_OPS6(t *testing.T) {
 		} {
 			m.connect(t, "node", shown).awaitHolding(t, clusterType, "c1")
 		}
-		if got := nodesOf(m.plane); !slices.Equal(got, []string{"node", "node"}) || m.plane.openedStreams() != 2 {
-			t.Errorf("AGG-2: the control plane sees streams of %v and saw %d, want one for each of the two identities", got, m.plane.openedStreams())
+		if got := nodesOf(m.plane); !slices.Equal(got, []string{"node", "node"}) || m.plane.Opened() != 2 {
+			t.Errorf("AGG-2: the control plane sees streams of %v and saw %d, want one for each of the two identities", got, m.plane.Opened())
 		}
 		if got := *m.shown.Load(); got != relayName {
 			t.Errorf("the control plane was shown the certificate of %q, want that of %q", got, relayName)
@@ -151,7 +151,7 @@ func TestMutualTLS_AGG2_OPS6(t *testing.T) {
 	})
 
 	t.Run("AGG-2 who is nobody is not served", func(t *testing.T) {
-		opened := m.plane.openedStreams()
+		opened := m.plane.Opened()
 		for name, creds := range map[string]credentials.TransportCredentials{
 			"a client without a certificate":     credentials.NewTLS(m.trusting()),
 			"a certificate of another authority": credentials.NewTLS(m.trusting(m.foreign.Client("proxy"))),
@@ -162,7 +162,7 @@ func TestMutualTLS_AGG2_OPS6(t *testing.T) {
 				t.Errorf("%s: the stream ended with %v, want Unavailable", name, err)
 			}
 		}
-		if now := m.plane.openedStreams(); now != opened {
+		if now := m.plane.Opened(); now != opened {
 			t.Errorf("%d streams more upstream", now-opened)
 		}
 	})
@@ -265,9 +265,9 @@ func TestUpstreamTLSFails(t *testing.T) {
 				s := upstreams[0].Sessions
 				return len(s) == 1 && s[0].LastError != "" && strings.Contains(s[0].LastError, tt.want)
 			})
-			if upstreams[0].Reached || m.plane.openedStreams() != 0 || len(c.responses()) != 0 {
+			if upstreams[0].Reached || m.plane.Opened() != 0 || len(c.responses()) != 0 {
 				t.Errorf("the relay reached it: %t; %d streams opened, %d responses to the client",
-					upstreams[0].Reached, m.plane.openedStreams(), len(c.responses()))
+					upstreams[0].Reached, m.plane.Opened(), len(c.responses()))
 			}
 		})
 	}

@@ -2,49 +2,27 @@ package integration
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 // ttlFeature is announced by who can do resource ttl.
 const ttlFeature = "xds.config.supports-resource-ttl"
 
 // setTTL is set with a ttl.
-func (p *plane) setTTL(typeURL, name string, ttl time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.version++
-	e := entry{version: strconv.Itoa(p.version), inStar: true, payload: payloadOf(name, p.version)}
-	if p.types[typeURL] == nil {
-		p.types[typeURL] = make(map[string]entry)
-	}
-	p.types[typeURL][name] = e
-	r := resource(typeURL, name, e)
-	r.Ttl = durationpb.New(ttl)
-	p.tellLocked(typeURL, name, r)
+func (p *testPlane) setTTL(typeURL, name string, ttl time.Duration) {
+	p.Apply(plane.Change{Set: []plane.Resource{{Name: name, Message: message(typeURL, name, ttl.String(), ""), TTL: ttl}}})
 }
 
 // beat sends a heartbeat.
-func (p *plane) beat(typeURL, name string, ttl time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tellLocked(typeURL, name, &discovery.Resource{
-		Name: name, Version: p.types[typeURL][name].version, Ttl: durationpb.New(ttl),
-	})
-}
-
-func (p *plane) tellLocked(typeURL, name string, r *discovery.Resource) {
-	for st := range p.streams {
-		if t := st.types[typeURL]; t != nil && t.covers(name, p.types[typeURL][name]) {
-			t.known[name] = r.Version
-			p.deltaPush(st, typeURL, []*discovery.Resource{r}, nil)
-		}
-	}
+func (p *testPlane) beat(typeURL, name string, ttl time.Duration) {
+	p.Lifetime(plane.Key{TypeURL: typeURL, Name: name}, ttl)
+	p.Heartbeat(typeURL)
 }
 
 // told is everything that a client was told of a name: the resources, and how

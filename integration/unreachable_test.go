@@ -82,8 +82,7 @@ func TestUnreachable_ABS2(t *testing.T) {
 			})
 			p := emptyPlane()
 			p.set(clusterType, "a", true)
-			p.start(ports.Again(t, addr))
-			t.Cleanup(p.stop)
+			p.start(t, ports.Again(t, addr))
 			waitFor(t, "the client to be served", func() bool {
 				if !c.connected() {
 					if err := c.connect(true); err != nil {
@@ -146,7 +145,6 @@ func TestUnreachableForEver_ABS2(t *testing.T) {
 	}
 	p := emptyPlane()
 	p.set(clusterType, "a", true)
-	p.start(ports.Again(t, addr))
-	t.Cleanup(p.stop)
+	p.start(t, ports.Again(t, addr))
 	waits.awaitHolding(t, clusterType, "a")
 }

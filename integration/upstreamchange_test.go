@@ -14,7 +14,7 @@ import (
 func TestAuthorityMoves_LOC3_ACK4_RES11(t *testing.T) {
 	const of = "xdstp://a/envoy.config.cluster.v3.Cluster/"
 	names := []string{of + "same", of + "differs", of + "gone", of + "d/1", of + "d/2"}
-	planes := []*plane{newPlane(t), newPlane(t)}
+	planes := []*testPlane{newPlane(t), newPlane(t)}
 	for i, p := range planes {
 		p.set(clusterType, names[0], false)
 		p.world = fmt.Sprint(i)
@@ -54,7 +54,7 @@ func TestAuthorityMoves_LOC3_ACK4_RES11(t *testing.T) {
 // keep what they have, and their streams; what is there is asked for with the versions
 // from before.
 func TestEndpointsChange_LOC6_RES12(t *testing.T) {
-	planes := []*plane{newPlane(t), newPlane(t)}
+	planes := []*testPlane{newPlane(t), newPlane(t)}
 	for _, p := range planes {
 		p.set(clusterType, "c1", true)
 		p.set(clusterType, "c2", true)

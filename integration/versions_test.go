@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"maps"
 	"slices"
 	"testing"
@@ -15,12 +16,11 @@ var (
 
 // versionPlane has a list that is asked for as a whole, and endpoints and a route that
 // are asked for by name. Its versions are none that a relay would count up to.
-func versionPlane(t *testing.T) *plane {
+func versionPlane(t *testing.T) *testPlane {
 	t.Helper()
 	p := newPlane(t)
-	p.plain, p.longPoll = true, patience
-	p.version = 4000
-	p.versions[clusterType], p.versions[endpointType], p.versions[routeType] = 1000, 2000, 3000
+	p.plain, p.version = true, 4000
+	p.Behave(func(b *plane.Behaviour) { b.VersionSuffix = " of the server" })
 	p.set(clusterType, "c1", true)
 	p.set(clusterType, "c2", true)
 	p.set(endpointType, "c1", false)
@@ -47,7 +47,7 @@ func joinVersions(t *testing.T, r *testRelay, v variant, what string, endpoints 
 }
 
 // awaitPayloads waits until a client holds what the plane has.
-func awaitPayloads(t *testing.T, p *plane, c xdsClient) {
+func awaitPayloads(t *testing.T, p *testPlane, c xdsClient) {
 	t.Helper()
 	h := c.common()
 	for _, typeURL := range versionTypes {
@@ -73,7 +73,7 @@ func TestVersionInfo_ACK4_VAR1_VAR3_VAR9(t *testing.T) {
 					t.Helper()
 					awaitPayloads(t, p, c)
 					for _, typeURL := range versionTypes {
-						want := p.versionInfo(typeURL)
+						want := p.Version(typeURL)
 						if !c.happens(func() bool { return c.versionInfo(typeURL) == want }) {
 							t.Errorf("version_info of %s is %q, the server's is %q", typeURL, c.versionInfo(typeURL), want)
 						}
@@ -102,8 +102,6 @@ func TestResourceVersions_ACK4_VAR2_VAR4_VAR9(t *testing.T) {
 			t.Run(up.apiType+"/"+down.name, func(t *testing.T) {
 				p := versionPlane(t)
 				relay := startRelayOver(t, up, p, nil)
-				now := func() string { return fmt.Sprint("v", p.version) }
-				system := map[string]string{clusterType: now(), endpointType: now(), routeType: now()}
 				literal := func(c *client) {
 					t.Helper()
 					awaitPayloads(t, p, c)
@@ -111,17 +109,15 @@ func TestResourceVersions_ACK4_VAR2_VAR4_VAR9(t *testing.T) {
 						if want := p.holds(typeURL, c.wanted(typeURL)); !maps.Equal(c.state(typeURL), want) {
 							t.Errorf("holds %q of %s, want %q", c.state(typeURL), typeURL, want)
 						}
-						if got := c.systemVersion(typeURL); got != system[typeURL] {
-							t.Errorf("system_version_info of %s is %q, the server's is %q", typeURL, got, system[typeURL])
+						if got := c.systemVersion(typeURL); got != p.Version(typeURL) {
+							t.Errorf("system_version_info of %s is %q, the server's is %q", typeURL, got, p.Version(typeURL))
 						}
 					}
 				}
 				stays := joinVersions(t, relay, down, "stays", "c1", "c2").(*client)
 				literal(stays)
 				p.set(clusterType, "c1", true)
-				system[clusterType] = now()
 				p.set(endpointType, "c2", false)
-				system[endpointType] = now()
 				literal(stays)
 				literal(joinVersions(t, relay, down, "comes", "c2", "c1").(*client))
 				p.checkClient(t)
@@ -178,7 +174,7 @@ func TestDigestVersions_ACK4(t *testing.T) {
 
 // sameVersions waits until all clients hold what the plane has and show the same
 // versions, and gives these by type.
-func sameVersions(t *testing.T, p *plane, clients []xdsClient) map[string]string {
+func sameVersions(t *testing.T, p *testPlane, clients []xdsClient) map[string]string {
 	t.Helper()
 	versions := make(map[string]string)
 	for _, c := range clients {
@@ -255,12 +251,11 @@ func TestVersionReused_ACK4(t *testing.T) {
 }
 
 // reuseVersion changes what a resource holds, and not its version.
-func (p *plane) reuseVersion(typeURL, name string) {
+func (p *testPlane) reuseVersion(typeURL, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e := p.types[typeURL][name]
+	r := p.Covered(typeURL, name)[0]
 	p.version++
-	e.payload = p.payloadLocked(typeURL, name, "c2")
-	p.types[typeURL][name] = e
-	p.changedLocked(typeURL, name, e)
+	r.Payload = p.payloadLocked(typeURL, name, "c2")
+	p.Apply(plane.Change{Set: []plane.Resource{r}})
 }

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
@@ -11,9 +10,8 @@ import (
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 // worlds is a control plane that gives each group of nodes contents of its own, as
@@ -22,18 +20,19 @@ import (
 // only the payloads tell them apart. Who goes by versions alone takes the one for the
 // other.
 type worlds struct {
-	front *plane // has the port
+	front *testPlane // has the port
 	// of names the world of a node. isIn says which of them have a name at all: those
 	// with the prefix "some-" are in about half, "only-" with the world behind in one,
 	// others in all. Those with "same-" have the same payload everywhere.
 	of func(*corev3.Node) string
 
 	mu      sync.Mutex
-	planes  map[string]*plane
+	planes  map[string]*testPlane
 	version int
 	now     map[string]map[string]thing // by type and name
 
-	seed     uint64 // of the planes' randomness, if the front is random
+	random   bool   // the planes answer in any order and number of parts
+	seed     uint64 // of their randomness
 	distinct bool   // versions say the world, too; set before clients come
 	moves    int    // how often a route was led to another cluster; only its mover's
 }
@@ -58,9 +57,9 @@ type thing struct {
 
 func newWorlds(t *testing.T, of func(*corev3.Node) string) *worlds {
 	t.Helper()
-	w := &worlds{of: of, planes: make(map[string]*plane), now: make(map[string]map[string]thing)}
+	w := &worlds{of: of, planes: make(map[string]*testPlane), now: make(map[string]map[string]thing)}
 	w.front = emptyPlane()
-	w.front.worlds = w
+	w.front.Divide(func(n *corev3.Node) *plane.Plane { return w.world(of(n)).Plane })
 	w.front.listen(t)
 	return w
 }
@@ -96,7 +95,7 @@ func isIn(world, name string) bool {
 }
 
 // world gives the plane of a world, which is made when it is first asked for.
-func (w *worlds) world(name string) *plane {
+func (w *worlds) world(name string) *testPlane {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.planes[name]
@@ -104,13 +103,16 @@ func (w *worlds) world(name string) *plane {
 		return p
 	}
 	p = emptyPlane()
-	p.world, p.plain, p.longPoll = name, w.front.plain, w.front.longPoll
-	if w.distinct {
-		p.suffix = "@" + name
-	}
-	if w.front.rand != nil {
-		p.rand = rand.New(rand.NewPCG(w.seed, uint64(len(w.planes))))
-	}
+	p.world, p.plain = name, w.front.plain
+	p.Behave(func(b *plane.Behaviour) {
+		if w.distinct {
+			p.suffix = "@" + name
+			b.VersionSuffix = p.suffix
+		}
+		if w.random {
+			b.Random = rand.New(rand.NewPCG(w.seed, uint64(len(w.planes))))
+		}
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for typeURL, things := range w.now {
@@ -124,7 +126,7 @@ func (w *worlds) world(name string) *plane {
 }
 
 // putLocked gives a plane a resource. The caller holds both locks.
-func (w *worlds) putLocked(p *plane, typeURL, name string, x thing) {
+func (w *worlds) putLocked(p *testPlane, typeURL, name string, x thing) {
 	if !isIn(p.world, name) {
 		return
 	}
@@ -187,7 +189,7 @@ func (w *worlds) unset(typeURL, name string) {
 }
 
 // all gives the planes of the worlds by name.
-func (w *worlds) all() map[string]*plane {
+func (w *worlds) all() map[string]*testPlane {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.planes)
@@ -226,67 +228,4 @@ func (w *worlds) stop() { w.front.stop() }
 func (w *worlds) restart(t testing.TB) {
 	t.Helper()
 	w.front.restart(t)
-}
-
-// serve serves a stream from the world of the node that its first request presents.
-func (w *worlds) serve(g grpc.ServerStream, only string, sotw bool) error {
-	var first interface {
-		proto.Message
-		GetNode() *corev3.Node
-	} = new(discovery.DeltaDiscoveryRequest)
-	if sotw {
-		first = new(discovery.DiscoveryRequest)
-	}
-	if err := g.RecvMsg(first); err != nil {
-		return err
-	}
-	return w.world(w.of(first.GetNode())).serve(&begunStream{ServerStream: g, first: first}, only, sotw)
-}
-
-// begunStream is a stream whose first message was looked at.
-type begunStream struct {
-	grpc.ServerStream
-	first proto.Message // nil once it was given
-}
-
-func (s *begunStream) RecvMsg(m any) error {
-	if s.first == nil {
-		return s.ServerStream.RecvMsg(m)
-	}
-	proto.Merge(m.(proto.Message), s.first)
-	s.first = nil
-	return nil
-}
-
-// TestWorlds: every world has the same names and versions, and payloads of its own.
-func TestWorlds(t *testing.T) {
-	w := newWorlds(t, func(n *corev3.Node) string { return n.GetCluster() })
-	w.set(clusterType, "common", true)
-	w.set(clusterType, "only-red", true)
-	clients := make(map[string]*client)
-	for _, world := range []string{"red", "blue"} {
-		c := newClient(t, w.front.addr, "client")
-		c.profile = &corev3.Node{Cluster: world}
-		if err := c.connect(false); err != nil {
-			t.Fatal(err)
-		}
-		c.subscribe(clusterType, []string{"*"}, nil)
-		clients[world] = c
-	}
-	clients["red"].awaitHolding(t, clusterType, "common", "only-red")
-	clients["blue"].awaitHolding(t, clusterType, "common")
-	w.again(clusterType, "common")
-	for world, c := range clients {
-		c.await(t, "the change", func() bool {
-			return maps.Equal(c.state(clusterType), w.world(world).holds(clusterType, c.wanted(clusterType)))
-		})
-		payload := c.payloads(clusterType)["common"]
-		if got := worldOf(payload); got != world || !strings.Contains(payload, "v3") || !strings.HasPrefix(c.state(clusterType)["common"], "3 ") {
-			t.Errorf("a client of %q holds %q", world, c.state(clusterType))
-		}
-	}
-	if got := fmt.Sprint(w.streams()); got != "map[blue:1 red:1]" {
-		t.Errorf("streams %s", got)
-	}
-	w.checkClient(t)
 }

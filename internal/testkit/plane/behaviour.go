@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -45,6 +46,19 @@ type Behaviour struct {
 	// IgnoreVersions has an incremental stream take the versions that a client presents for no more than
 	// the names of what it has: all of it is sent, and told as removed if it does not exist.
 	IgnoreVersions bool
+	// VersionSuffix ends the versions that the plane counts.
+	VersionSuffix string
+	// Identifier is what incremental responses call the control plane (STR-10).
+	Identifier string
+	// Wrap wraps all resources of the state of the world (RES-13).
+	Wrap bool
+	// AllOrNothing has a state-of-the-world stream be told nothing of a type while it asks for a name of it
+	// that does not exist, as java-control-plane does.
+	AllOrNothing bool
+	// Random gives responses any order and any number of parts. Full lists of the state of the world stay whole.
+	Random *rand.Rand
+	// LongPoll is how long a poll that presents a version waits for something new.
+	LongPoll time.Duration
 	// RenewWhole renews the ttl of state-of-the-world streams with whole lists: some
 	// clients take a list of heartbeats only for an empty one (TTL-1).
 	RenewWhole bool
@@ -94,6 +108,24 @@ func Consul() Behaviour {
 // Cluster is followed by its endpoints.
 func Istio() Behaviour {
 	return Behaviour{AwaitACK: true, EmptyVersions: true, RepeatEndpoints: true, Absent: AbsentRemoved}
+}
+
+// part is how many of n resources go into the next response.
+func (b *Behaviour) part(n int) int {
+	if b.PerResponse > 0 {
+		n = min(n, b.PerResponse)
+	}
+	if b.Random != nil && n > 0 {
+		n = 1 + b.Random.IntN(n)
+	}
+	return n
+}
+
+// shuffle gives resources the order in which they are sent.
+func shuffle[T any](b *Behaviour, all []T) {
+	if b.Random != nil {
+		b.Random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	}
 }
 
 // rank orders types for one pass over a stream.

@@ -24,11 +24,19 @@ const wildcard = "*"
 type Resource struct {
 	Name    string
 	Message proto.Message
+	// TypeURL and Payload are for what is no message of its type. They stand instead of Message.
+	TypeURL string
+	Payload *anypb.Any
+	// Version is not counted, unless it is "". If other contents have the version from before, streams are
+	// sent them all the same.
+	Version string
 	Aliases []string      // other names that ask for it (RES-10)
 	TTL     time.Duration // 0: it stays
 	// Unlisted resources are sent to those who name them, and are not part of the
 	// wildcard.
 	Unlisted bool
+	// Strays has the wildcard mean a resource though its name is an xdstp name (NAME-2).
+	Strays bool
 	// DoNotCache resources are sent with the request not to keep them (TTL-5).
 	DoNotCache bool
 }
@@ -46,9 +54,7 @@ type Change struct {
 type entry struct {
 	Resource
 
-	version string
-	payload *anypb.Any
-	serves  string // of a Cluster: the name of its endpoints
+	serves string // of a Cluster: the name of its endpoints
 }
 
 // Apply changes the contents. Each stream that asked for something of it is sent
@@ -59,8 +65,11 @@ func (p *Plane) Apply(c Change) {
 	defer p.mu.Unlock()
 	touched := make(map[string]bool)
 	for _, r := range c.Set {
-		if typeURL := typeOf(r.Message); p.setLocked(typeURL, r) {
-			touched[typeURL] = true
+		if r.Message != nil {
+			r.TypeURL = typeOf(r.Message)
+		}
+		if p.setLocked(r) {
+			touched[r.TypeURL] = true
 		}
 	}
 	for _, k := range c.Remove {
@@ -73,6 +82,7 @@ func (p *Plane) Apply(c Change) {
 		p.versions[typeURL]++
 	}
 	p.flushAllLocked(touched)
+	p.changedLocked()
 }
 
 // Set is Apply of messages under their own names.
@@ -107,40 +117,103 @@ func (p *Plane) Forget() {
 }
 
 // setLocked reports whether the resource differs from the one before.
-func (p *Plane) setLocked(typeURL string, r Resource) bool {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(r.Message)
-	if err != nil {
-		panic(fmt.Sprintf("plane: %s: %v", r.Name, err)) // the test made an impossible message
+func (p *Plane) setLocked(r Resource) bool {
+	if r.Message != nil {
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(r.Message)
+		if err != nil {
+			panic(fmt.Sprintf("plane: %s: %v", r.Name, err)) // the test made an impossible message
+		}
+		r.Payload = &anypb.Any{TypeUrl: r.TypeURL, Value: b}
 	}
-	if p.content[typeURL] == nil {
-		p.content[typeURL] = make(map[string]*entry)
+	if p.content[r.TypeURL] == nil {
+		p.content[r.TypeURL] = make(map[string]*entry)
 	}
-	old := p.content[typeURL][r.Name]
-	if old != nil && bytes.Equal(old.payload.GetValue(), b) && old.TTL == r.TTL && old.Unlisted == r.Unlisted && old.DoNotCache == r.DoNotCache &&
-		slices.Equal(old.Aliases, r.Aliases) {
+	old := p.content[r.TypeURL][r.Name]
+	if old != nil && bytes.Equal(old.Payload.GetValue(), r.Payload.GetValue()) && (r.Version == "" || r.Version == old.Version) &&
+		old.TTL == r.TTL && old.Unlisted == r.Unlisted && old.Strays == r.Strays && old.DoNotCache == r.DoNotCache && slices.Equal(old.Aliases, r.Aliases) {
 		return false
 	}
 	p.version++
-	version := strconv.Itoa(p.version)
-	if p.behaviour.DigestVersions {
-		version = digestOf(b)
+	switch {
+	case r.Version != "":
+	case p.behaviour.DigestVersions:
+		r.Version = digestOf(r.Payload.GetValue())
+	default:
+		r.Version = strconv.Itoa(p.version) + p.behaviour.VersionSuffix
 	}
-	e := &entry{Resource: r, version: version, payload: &anypb.Any{TypeUrl: typeURL, Value: b}}
+	e := &entry{Resource: r}
 	if c, ok := r.Message.(*clusterv3.Cluster); ok {
 		e.serves = serviceName(c)
 	}
-	p.content[typeURL][r.Name] = e
+	p.content[r.TypeURL][r.Name] = e
+	if old != nil && old.Version == e.Version {
+		p.forgetSentLocked(e)
+	}
 	return true
+}
+
+// forgetSentLocked has all streams lack an entry.
+func (p *Plane) forgetSentLocked(e *entry) {
+	for st := range p.streams {
+		if s := st.types[e.TypeURL]; s != nil {
+			delete(s.known, e.Name)
+		}
+	}
+}
+
+// Contents are the resources of a type, by name; of all types if typeURL is "".
+func (p *Plane) Contents(typeURL string) []Resource {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []Resource
+	for _, of := range slices.Sorted(maps.Keys(p.content)) {
+		for _, name := range slices.Sorted(maps.Keys(p.content[of])) {
+			if typeURL == "" || typeURL == of {
+				all = append(all, p.content[of][name].Resource)
+			}
+		}
+	}
+	return all
+}
+
+// Covered are the resources of a type that a stream is sent which names these, in any spelling.
+func (p *Plane) Covered(typeURL string, names ...string) []Resource {
+	if len(names) == 0 {
+		return nil
+	}
+	s := newSubscription(typeURL)
+	s.state(names, false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []Resource
+	for _, e := range p.coveredLocked(typeURL, s) {
+		all = append(all, e.Resource)
+	}
+	return all
+}
+
+// Version is the version of all of a type, which its next response has.
+func (p *Plane) Version(typeURL string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.versionLocked(typeURL)
+}
+
+// Lifetime changes the ttl of a resource and sends nothing: the next heartbeat has it.
+func (p *Plane) Lifetime(k Key, ttl time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.content[k.TypeURL][k.Name].TTL = ttl
 }
 
 // versionLocked is the version of all of a type.
 func (p *Plane) versionLocked(typeURL string) string {
 	if !p.behaviour.DigestVersions {
-		return strconv.Itoa(p.versions[typeURL])
+		return strconv.Itoa(p.versions[typeURL]) + p.behaviour.VersionSuffix
 	}
 	var all []byte
 	for _, name := range slices.Sorted(maps.Keys(p.content[typeURL])) {
-		all = fmt.Appendf(all, "%q %s\n", name, p.content[typeURL][name].version)
+		all = fmt.Appendf(all, "%q %s\n", name, p.content[typeURL][name].Version)
 	}
 	return digestOf(all)
 }
@@ -152,7 +225,7 @@ func digestOf(b []byte) string {
 
 // wire is the entry as incremental responses and wrapped ones have it.
 func (e *entry) wire(b *Behaviour) *discovery.Resource {
-	r := &discovery.Resource{Name: e.Name, Aliases: e.Aliases, Version: e.version, Resource: e.payload}
+	r := &discovery.Resource{Name: e.Name, Aliases: e.Aliases, Version: e.Version, Resource: e.Payload}
 	if b.EmptyVersions {
 		r.Version = ""
 	}
@@ -175,8 +248,8 @@ func (e *entry) heartbeat(b *Behaviour) *discovery.Resource {
 // bare is the entry as a state-of-the-world response has it: wrapped only where
 // the payload alone cannot say everything.
 func (e *entry) bare(b *Behaviour) *anypb.Any {
-	if e.TTL == 0 && len(e.Aliases) == 0 && !e.DoNotCache {
-		return e.payload
+	if !b.Wrap && e.TTL == 0 && len(e.Aliases) == 0 && !e.DoNotCache {
+		return e.Payload
 	}
 	return wrapped(e.wire(b))
 }

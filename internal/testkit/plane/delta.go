@@ -3,6 +3,7 @@ package plane
 import (
 	"maps"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,7 +21,8 @@ func (p *Plane) takeDelta(st *stream, r *discovery.DeltaDiscoveryRequest) error 
 		TypeURL: r.GetTypeUrl(), Subscribe: r.GetResourceNamesSubscribe(), Unsubscribe: r.GetResourceNamesUnsubscribe(),
 		Versions: r.GetInitialResourceVersions(), Nonce: r.GetResponseNonce(), Rejection: r.GetErrorDetail().GetMessage(),
 		Rejects: r.GetErrorDetail() != nil,
-	}, r.GetNode().GetId())
+		Message: r,
+	}, r.GetNode())
 	if r.GetResponseNonce() == s.nonce || r.GetResponseNonce() == "" {
 		s.outstanding = false // another request asks for more, too
 	}
@@ -46,7 +48,7 @@ func (p *Plane) takeDelta(st *stream, r *discovery.DeltaDiscoveryRequest) error 
 	if first && len(r.GetResourceNamesSubscribe())+len(r.GetResourceNamesUnsubscribe()) == 0 {
 		s.star = true // SUB-3; what the client has is not owed
 	}
-	p.unsubscribedLocked(s)
+	p.unsubscribedLocked(s, r.GetInitialResourceVersions())
 	p.flushLocked(st, map[string]bool{s.typeURL: true})
 	return nil
 }
@@ -74,11 +76,12 @@ func (s *subscription) unsubscribe(name string, legacy bool) {
 }
 
 // unsubscribedLocked forgets what the stream was sent and does not subscribe to any
-// more. Entries that do not exist stay known: they are told as removed.
-func (p *Plane) unsubscribedLocked(s *subscription) {
+// more. Entries that do not exist stay known, and those that the client presents: they are told as removed.
+func (p *Plane) unsubscribedLocked(s *subscription, presented map[string]string) {
 	maps.DeleteFunc(s.known, func(name, _ string) bool {
+		_, has := presented[name]
 		e := p.content[s.typeURL][name]
-		return e != nil && !s.covers(e)
+		return !has && e != nil && !s.covers(e)
 	})
 }
 
@@ -88,7 +91,7 @@ func (p *Plane) sendDeltaLocked(st *stream, s *subscription) {
 	var add []*discovery.Resource
 	for _, e := range s.changed(covered) {
 		add = append(add, e.wire(&p.behaviour))
-		s.known[e.Name] = e.version
+		s.known[e.Name] = e.Version
 		p.noteClusterLocked(st, s, e)
 	}
 	removed := s.gone(covered)
@@ -129,18 +132,19 @@ func (p *Plane) noteClusterLocked(st *stream, s *subscription, e *entry) {
 // pushDeltaLocked sends one response, or as many as the behaviour wants.
 func (p *Plane) pushDeltaLocked(st *stream, s *subscription, add []*discovery.Resource, removed []string) {
 	s.first, s.outstanding = false, true
+	shuffle(&p.behaviour, add)
 	for last := false; !last; {
-		n := len(add)
-		if p.behaviour.PerResponse > 0 {
-			n = min(n, p.behaviour.PerResponse)
-		}
+		n := p.behaviour.part(len(add))
 		last = n == len(add)
 		s.nonce = st.nextNonce()
 		r := &discovery.DeltaDiscoveryResponse{
 			TypeUrl: s.typeURL, Nonce: s.nonce, SystemVersionInfo: p.versionLocked(s.typeURL), Resources: add[:n],
 		}
-		if last {
-			r.RemovedResources = removed
+		if p.behaviour.Identifier != "" {
+			r.ControlPlane = &corev3.ControlPlane{Identifier: p.behaviour.Identifier}
+		}
+		if last || p.behaviour.Random != nil && p.behaviour.Random.IntN(2) == 0 {
+			r.RemovedResources, removed = removed, nil
 		}
 		add = add[n:]
 		if p.refusesLocked() {
@@ -155,7 +159,7 @@ func (p *Plane) pushDeltaLocked(st *stream, s *subscription, add []*discovery.Re
 func (p *Plane) heartbeatLocked(st *stream, s *subscription) {
 	var beats []*discovery.Resource
 	for _, e := range p.coveredLocked(s.typeURL, s) {
-		if e.TTL > 0 && s.known[e.Name] == e.version {
+		if e.TTL > 0 && s.known[e.Name] == e.Version {
 			beats = append(beats, e.heartbeat(&p.behaviour))
 		}
 	}

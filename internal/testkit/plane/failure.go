@@ -35,7 +35,7 @@ func (p *Plane) Fail(f Failure) {
 		r := &discovery.DiscoveryResponse{TypeUrl: s.typeURL, Nonce: s.nonce, VersionInfo: p.versionLocked(s.typeURL), ResourceErrors: errors}
 		if fullState(s.typeURL) { // the list is whole beside an error
 			for _, e := range p.coveredLocked(s.typeURL, s) {
-				s.known[e.Name] = e.version
+				s.known[e.Name] = e.Version
 				r.Resources = append(r.Resources, e.bare(&p.behaviour))
 			}
 		}

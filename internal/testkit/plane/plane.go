@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -18,13 +19,16 @@ type Plane struct {
 	// immutable after Start
 	options    []grpc.ServerOption
 	addr, rest string
+	divide     func(*corev3.Node) *Plane
+	beside     func(grpc.ServiceRegistrar)
 
 	lifecycle sync.Mutex // one Stop or Restart at a time; taken before mu
 	server    *server    // nil while stopped; guarded by lifecycle
 
 	mu        sync.Mutex
 	behaviour Behaviour
-	changed   chan struct{}                // closed and replaced when the behaviour changes
+	changed   chan struct{}                // closed and replaced when the behaviour or the contents change
+	polling   map[string]int               // polls that wait, by type URL
 	content   map[string]map[string]*entry // by type URL and name
 	version   int                          // of the entry that changed last
 	versions  map[string]int               // changes, by type URL
@@ -41,12 +45,25 @@ type Plane struct {
 func Start(tb testing.TB, behaviour Behaviour, options ...grpc.ServerOption) *Plane {
 	tb.Helper()
 	p := New(behaviour, options...)
+	p.Listen(tb)
+	return p
+}
+
+// Listen runs a plane that is stopped on the loopback interface until the test ends.
+func (p *Plane) Listen(tb testing.TB) {
+	tb.Helper()
 	lis, rest := ports.Listen(tb), ports.Listen(tb)
 	p.addr, p.rest = lis.Addr().String(), rest.Addr().String()
 	p.Serve(lis, rest)
 	tb.Cleanup(p.Stop)
-	return p
 }
+
+// Divide has each stream and each poll served by the plane of the node that it presents. It is called before
+// the plane serves.
+func (p *Plane) Divide(of func(*corev3.Node) *Plane) { p.divide = of }
+
+// Beside has register register other services, each time before the plane serves.
+func (p *Plane) Beside(register func(grpc.ServiceRegistrar)) { p.beside = register }
 
 // New makes a plane that is stopped, for a test that has listeners of its own. Options are
 // for its gRPC server.
@@ -57,7 +74,7 @@ func New(behaviour Behaviour, options ...grpc.ServerOption) *Plane {
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		}, options...),
 		behaviour: behaviour, changed: make(chan struct{}), content: make(map[string]map[string]*entry), versions: make(map[string]int),
-		held: make(map[string]bool), streams: make(map[*stream]struct{}),
+		held: make(map[string]bool), streams: make(map[*stream]struct{}), polling: make(map[string]int),
 	}
 }
 
@@ -67,7 +84,7 @@ func (p *Plane) Addr() string { return p.addr }
 // RESTAddr is where polls are answered.
 func (p *Plane) RESTAddr() string { return p.rest }
 
-// Serve serves a plane that is stopped: streams on lis, polls on rest. Stop closes both.
+// Serve serves a plane that is stopped: streams on lis, polls on rest unless it is nil. Stop closes both.
 func (p *Plane) Serve(lis, rest net.Listener) {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
@@ -107,9 +124,14 @@ func (p *Plane) Behave(change func(*Behaviour)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.behaviour)
+	p.changedLocked()
+	p.flushAllLocked(nil)
+}
+
+// changedLocked wakes the polls that wait.
+func (p *Plane) changedLocked() {
 	close(p.changed)
 	p.changed = make(chan struct{})
-	p.flushAllLocked(nil)
 }
 
 // Hold keeps everything of the types back until [Plane.Release]. Requests are taken.
@@ -132,6 +154,7 @@ func (p *Plane) Release(typeURLs ...string) {
 	if len(typeURLs) == 0 {
 		clear(p.held)
 	}
+	p.changedLocked()
 	p.flushAllLocked(nil)
 }
 

@@ -1,10 +1,13 @@
 package plane
 
 import (
+	"maps"
 	"slices"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
 )
 
 // Request is a request that the plane was sent.
@@ -24,6 +27,8 @@ type Request struct {
 
 	Rejects   bool // it is a NACK
 	Rejection string
+
+	Message proto.Message // as it came
 }
 
 // Response is a response that the plane sent.
@@ -74,6 +79,40 @@ func (p *Plane) Streams() int {
 	return len(p.streams)
 }
 
+// Stream is a gRPC stream that is open now.
+type Stream struct {
+	Number int
+	Delta  bool
+	Node   *corev3.Node
+	Names  map[string][]string // it subscribes to, by type URL, in their one spelling and with the wildcard
+}
+
+// Open are the gRPC streams that are open now.
+func (p *Plane) Open() []Stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []Stream
+	for st := range p.streams {
+		s := Stream{Number: st.number, Delta: st.delta, Node: st.node, Names: make(map[string][]string)}
+		for typeURL, of := range st.types {
+			names := slices.Sorted(maps.Keys(of.names))
+			if of.star {
+				names = append([]string{wildcard}, names...)
+			}
+			s.Names[typeURL] = names
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Polling is the number of polls of a type that wait now.
+func (p *Plane) Polling(typeURL string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.polling[typeURL]
+}
+
 // Opened is the number of gRPC streams that were opened until now.
 func (p *Plane) Opened() int {
 	p.mu.Lock()
@@ -109,11 +148,11 @@ func (p *Plane) Asked(typeURL, name string) bool {
 }
 
 // recordLocked keeps a request. A stream's node comes with its first one (STR-1).
-func (p *Plane) recordLocked(st *stream, r Request, node string) {
-	if node != "" {
+func (p *Plane) recordLocked(st *stream, r Request, node *corev3.Node) {
+	if node != nil {
 		st.node = node
 	}
-	r.At, r.Stream, r.Delta, r.Node = time.Now(), st.number, st.delta, st.node
+	r.At, r.Stream, r.Delta, r.Node = time.Now(), st.number, st.delta, st.node.GetId()
 	p.requests = append(p.requests, r)
 }
 

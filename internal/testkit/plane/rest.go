@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// polls answers REST polls (VAR-5), at once: with everything that is asked for and
-// exists, or with 304 if the client presents its version. Of a type without full state a server has
+// polls answers REST polls (VAR-5): with everything that is asked for and exists, or with 304 if the client
+// presents its version, at once or when it has waited as long as the behaviour wants. Of a type without full state a server has
 // nothing to say of names that do not exist.
 type polls struct {
 	plane  *Plane
@@ -42,14 +42,18 @@ func (h *polls) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	request.TypeUrl = services[i].TypeURL
-	if !h.plane.speaks(q.Context()) {
+	p := h.plane
+	if p.divide != nil {
+		p = p.divide(request.GetNode())
+	}
+	if !p.speaks(q.Context()) {
 		return
 	}
 	if h.plane.refuses() {
 		http.Error(w, errCut.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	response := h.plane.poll(request)
+	response := p.poll(q.Context(), request)
 	if response == nil {
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -81,13 +85,37 @@ func (p *Plane) speaks(ctx context.Context) bool {
 }
 
 // poll gives the response, or nil if there is nothing new to say.
-func (p *Plane) poll(r *discovery.DiscoveryRequest) *discovery.DiscoveryResponse {
+func (p *Plane) poll(ctx context.Context, r *discovery.DiscoveryRequest) *discovery.DiscoveryResponse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.recordLocked(&stream{node: r.GetNode().GetId()}, Request{
+	p.recordLocked(new(stream), Request{
 		REST: true, TypeURL: r.GetTypeUrl(), Subscribe: r.GetResourceNames(), VersionInfo: r.GetVersionInfo(),
 		Rejection: r.GetErrorDetail().GetMessage(), Rejects: r.GetErrorDetail() != nil,
-	}, r.GetNode().GetId())
+		Message: r,
+	}, r.GetNode())
+	p.polling[r.GetTypeUrl()]++
+	defer func() { p.polling[r.GetTypeUrl()]-- }()
+	ctx, end := context.WithTimeout(ctx, p.behaviour.LongPoll)
+	defer end()
+	for {
+		response, changed := p.newLocked(r), p.changed
+		if response != nil || r.GetVersionInfo() == "" {
+			return response
+		}
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// newLocked is what there is to say to a poll, or nil.
+func (p *Plane) newLocked(r *discovery.DiscoveryRequest) *discovery.DiscoveryResponse {
 	if p.behaviour.Mute || p.held[r.GetTypeUrl()] {
 		return nil
 	}
@@ -97,7 +125,7 @@ func (p *Plane) poll(r *discovery.DiscoveryRequest) *discovery.DiscoveryResponse
 	digest := sha256.New()
 	var names []string
 	for _, e := range p.coveredLocked(r.GetTypeUrl(), s) {
-		_, _ = fmt.Fprintf(digest, "%q %s\n", e.Name, e.version) // a hash cannot fail
+		_, _ = fmt.Fprintf(digest, "%q %s\n", e.Name, e.Version) // a hash cannot fail
 		response.Resources = append(response.Resources, e.bare(&p.behaviour))
 		names = append(names, e.Name)
 	}

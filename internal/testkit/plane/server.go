@@ -25,9 +25,14 @@ func serve(p *Plane, lis, rest net.Listener) *server {
 	for _, of := range apiservices.All() {
 		s.grpc.RegisterService(p.service(of.Name, of.TypeURL, of.State, of.Delta), nil)
 	}
+	if p.beside != nil {
+		p.beside(s.grpc)
+	}
 	s.http = &http.Server{Handler: &polls{plane: p, server: s}, ReadHeaderTimeout: time.Minute}
-	s.running.Go(func() { _ = s.grpc.Serve(lis) })  // ends with stop
-	s.running.Go(func() { _ = s.http.Serve(rest) }) // likewise
+	s.running.Go(func() { _ = s.grpc.Serve(lis) }) // ends with stop
+	if rest != nil {
+		s.running.Go(func() { _ = s.http.Serve(rest) }) // likewise
+	}
 	return s
 }
 

@@ -20,7 +20,8 @@ func (p *Plane) takeState(st *stream, r *discovery.DiscoveryRequest) error {
 	p.recordLocked(st, Request{
 		TypeURL: r.GetTypeUrl(), Subscribe: r.GetResourceNames(), VersionInfo: r.GetVersionInfo(), Nonce: r.GetResponseNonce(),
 		Rejection: r.GetErrorDetail().GetMessage(), Rejects: r.GetErrorDetail() != nil,
-	}, r.GetNode().GetId())
+		Message: r,
+	}, r.GetNode())
 	if p.secondLocked(st) {
 		return status.Error(codes.AlreadyExists, "the node has a stream")
 	}
@@ -34,7 +35,7 @@ func (p *Plane) takeState(st *stream, r *discovery.DiscoveryRequest) error {
 	if first && p.behaviour.HeedVersion && r.GetVersionInfo() == p.versionLocked(s.typeURL) {
 		s.takeAsSent(p.coveredLocked(s.typeURL, s))
 	}
-	p.unsubscribedLocked(s)
+	p.unsubscribedLocked(s, nil)
 	if repeated && s.clusters && !p.behaviour.IgnoreRepeats {
 		for name := range s.names {
 			s.owed[name] = true
@@ -75,8 +76,22 @@ func (s *subscription) takeAsSent(all []*entry) {
 	s.first = false
 	clear(s.owed)
 	for _, e := range all {
-		s.known[e.Name] = e.version
+		s.known[e.Name] = e.Version
 	}
+}
+
+// lacks reports whether the subscription has a name that none of these entries answers.
+func (s *subscription) lacks(covered []*entry) bool {
+	has := make(map[string]bool)
+	for _, e := range covered {
+		has[key(e.Name)] = true
+	}
+	for name := range s.names {
+		if !has[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // sendStateLocked sends a stream the list of a full-state type if anything of it
@@ -84,6 +99,9 @@ func (s *subscription) takeAsSent(all []*entry) {
 // (RES-3).
 func (p *Plane) sendStateLocked(st *stream, s *subscription) {
 	covered := p.coveredLocked(s.typeURL, s)
+	if p.behaviour.AllOrNothing && s.lacks(covered) {
+		return
+	}
 	changed, gone := s.changed(covered), s.gone(covered)
 	for _, name := range gone {
 		delete(s.known, name)
@@ -96,11 +114,11 @@ func (p *Plane) sendStateLocked(st *stream, s *subscription) {
 			return
 		}
 		send = covered
-	} else if len(changed) == 0 {
+	} else if len(changed) == 0 && !(s.first && s.star) {
 		return
 	}
 	for _, e := range changed {
-		s.known[e.Name] = e.version
+		s.known[e.Name] = e.Version
 		p.noteClusterLocked(st, s, e)
 	}
 	p.pushStateLocked(st, s, send)
@@ -109,10 +127,11 @@ func (p *Plane) sendStateLocked(st *stream, s *subscription) {
 // pushStateLocked sends entries in one response, or in as many as the behaviour
 // wants of a type that is not full-state.
 func (p *Plane) pushStateLocked(st *stream, s *subscription, send []*entry) {
+	shuffle(&p.behaviour, send)
 	for last := false; !last; {
 		n := len(send)
-		if p.behaviour.PerResponse > 0 && !fullState(s.typeURL) {
-			n = min(n, p.behaviour.PerResponse)
+		if !fullState(s.typeURL) {
+			n = p.behaviour.part(n)
 		}
 		last = n == len(send)
 		var payloads []*anypb.Any

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"sync"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -25,7 +26,7 @@ type stream struct {
 	ended  chan struct{} // closed to end the stream
 
 	// guarded by the plane's mutex
-	node     string
+	node     *corev3.Node
 	admitted bool // it is the one stream of its node
 	types    map[string]*subscription
 	nonces   int
@@ -73,6 +74,13 @@ func (o *outbox) take() []proto.Message {
 }
 
 func (p *Plane) serveStream(g grpc.ServerStream, only string, delta bool) error {
+	if p.divide != nil {
+		begun, node, err := begin(g, delta)
+		if err != nil {
+			return err
+		}
+		return p.divide(node).serveStream(begun, only, delta)
+	}
 	st := &stream{
 		delta: delta, only: only, ended: make(chan struct{}), types: make(map[string]*subscription),
 		out: outbox{ready: make(chan struct{}, 1)},
@@ -112,13 +120,43 @@ func (p *Plane) serveStream(g grpc.ServerStream, only string, delta bool) error 
 	}
 }
 
+// begunStream is a stream whose first message was looked at.
+type begunStream struct {
+	grpc.ServerStream
+
+	first proto.Message // nil once it was given
+}
+
+// begin looks at the node that a stream presents.
+func begin(g grpc.ServerStream, delta bool) (*begunStream, *corev3.Node, error) {
+	var first interface {
+		proto.Message
+		GetNode() *corev3.Node
+	} = new(discovery.DiscoveryRequest)
+	if delta {
+		first = new(discovery.DeltaDiscoveryRequest)
+	}
+	err := g.RecvMsg(first)
+	return &begunStream{ServerStream: g, first: first}, first.GetNode(), err
+}
+
+// RecvMsg implements [grpc.ServerStream].
+func (s *begunStream) RecvMsg(m any) error {
+	if s.first == nil {
+		return s.ServerStream.RecvMsg(m)
+	}
+	proto.Merge(m.(proto.Message), s.first)
+	s.first = nil
+	return nil
+}
+
 // secondLocked reports whether the stream is not to be, since its node has another one.
 func (p *Plane) secondLocked(st *stream) bool {
 	if !p.behaviour.OneStream || st.admitted {
 		return false
 	}
 	for other := range p.streams {
-		if other.admitted && other.node == st.node {
+		if other.admitted && other.node.GetId() == st.node.GetId() {
 			return true
 		}
 	}

@@ -33,7 +33,7 @@ func newSubscription(typeURL string) *subscription {
 
 // covers reports whether the subscription means an entry.
 func (s *subscription) covers(e *entry) bool {
-	return s.star && !e.Unlisted && !isXDSTP(e.Name) || s.means(e)
+	return s.star && !e.Unlisted && (e.Strays || !isXDSTP(e.Name)) || s.means(e)
 }
 
 // means reports whether the subscription has the entry by a name or a glob.
@@ -61,7 +61,7 @@ func (s *subscription) owes(e *entry) bool {
 func (s *subscription) changed(covered []*entry) []*entry {
 	var all []*entry
 	for _, e := range covered {
-		if version, ok := s.known[e.Name]; !ok || version != e.version || s.owes(e) {
+		if version, ok := s.known[e.Name]; !ok || version != e.Version || s.owes(e) {
 			all = append(all, e)
 		}
 	}
