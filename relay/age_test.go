@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -43,20 +44,17 @@ type bubbled struct {
 // runBubbled starts a relay whose control plane has one cluster.
 func runBubbled(t *testing.T, change func(*config.Config), options ...func(*Options)) *bubbled {
 	t.Helper()
-	return runBubbledBefore(t, &planeServer{
-		T: t, has: contents{"a": "1"}, opened: make(chan *discovery.DeltaDiscoveryRequest, 1000), closed: make(chan struct{}, 1000),
-	}, change, func(*Relay) {}, options...)
+	p := testplane.New(testplane.Behaviour{})
+	p.Apply(clustersOf(t, contents{"a": "1"}))
+	return runBubbledBefore(t, p, change, func(*Relay) {}, options...)
 }
 
 // runBubbledBefore starts a relay before a control plane. The relay is given more sockets before it runs.
-func runBubbledBefore(t *testing.T, ads discovery.AggregatedDiscoveryServiceServer, change func(*config.Config), more func(*Relay), options ...func(*Options)) *bubbled {
+func runBubbledBefore(t *testing.T, p *testplane.Plane, change func(*config.Config), more func(*Relay), options ...func(*Options)) *bubbled {
 	t.Helper()
 	plane := bufconn.Listen(1 << 20)
-	server := grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, ads)
-	loadv3.RegisterLoadReportingServiceServer(server, reportsTaker{})
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = server.Serve(plane) })
+	p.Beside(func(s grpc.ServiceRegistrar) { loadv3.RegisterLoadReportingServiceServer(s, reportsTaker{}) })
+	p.Serve(plane, nil)
 
 	cfg := configOf(upstreamAt("plane", "192.0.2.1:1"))
 	change(cfg)
@@ -74,6 +72,7 @@ func runBubbledBefore(t *testing.T, ads discovery.AggregatedDiscoveryServiceServ
 	r.ServeREST(b.rest)
 	more(r)
 	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := r.Run(ctx, nil, b.xds, bufconn.Listen(1)); err != nil {
 			t.Errorf("Run: %v", err)
@@ -82,7 +81,7 @@ func runBubbledBefore(t *testing.T, ads discovery.AggregatedDiscoveryServiceServ
 	t.Cleanup(func() {
 		cancel()
 		synctest.Wait()
-		server.Stop()
+		p.Stop()
 		wg.Wait()
 	})
 	return b

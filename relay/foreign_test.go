@@ -9,6 +9,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
+	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 // For which authorities an upstream speaks: its own, the rest if it is the default, and those
@@ -69,6 +70,10 @@ func TestSpeaks_LOC3(t *testing.T) {
 func TestForeign_LOC3_NAME2(t *testing.T) {
 	const ofA, ofB = "xdstp://a/envoy.config.cluster.v3.Cluster/x", "xdstp://b/envoy.config.cluster.v3.Cluster/x"
 	first := newPlaneServer(t, contents{"c": "1", ofA: "1", ofB: "1"})
+	for _, x := range first.Contents(clusterType) {
+		x.Strays = true
+		first.Apply(testplane.Change{Set: []testplane.Resource{x}})
+	}
 	second := newPlaneServer(t, contents{ofB: "2"})
 	r := run(t, configOf(upstreamAt("first", first.address), claiming(upstreamAt("second", second.address), "b")))
 	c := r.join("n")

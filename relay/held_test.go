@@ -96,7 +96,7 @@ func manyClusters() contents {
 // returns is a control plane that comes back with other contents.
 func (p *planeServer) returns(has contents) *planeServer {
 	p.Helper()
-	p.stop()
+	p.Stop()
 	return newPlaneServerAt(p.T, p.address, has)
 }
 
@@ -152,7 +152,7 @@ func TestReloadGuard_SUR3(t *testing.T) {
 	r := run(t, cfg)
 	c := r.join("client")
 	c.holds(all)
-	<-a.opened
+	a.opens()
 	set := func(change func(*config.Guard)) {
 		t.Helper()
 		r.reload(func(c *config.Config) { change(&c.Upstreams[0].Guard) })
@@ -165,7 +165,7 @@ func TestReloadGuard_SUR3(t *testing.T) {
 	}
 	b := a.returns(few)
 	r.comes("/readyz", "held: a removed 3 resources of "+clusterType)
-	if n := len(a.opened); n > 0 {
+	if n := a.more(); n > 0 {
 		t.Errorf("the reload began %d streams", n)
 	}
 	v, _ := r.readiness()

@@ -18,6 +18,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
@@ -29,38 +30,12 @@ const (
 	clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 )
 
-// silent is a name that quietPlane does not answer.
-const silent = "silent"
-
-// quietPlane is a control plane that takes every stream and answers "*" with
-// nothing.
-type quietPlane struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
-}
-
-func (quietPlane) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	for {
-		r, err := g.Recv()
-		if err != nil {
-			return err
-		}
-		if names := r.GetResourceNamesSubscribe(); len(names) == 0 || names[0] == silent {
-			continue
-		}
-		if err := g.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "1"}); err != nil {
-			return err
-		}
-	}
-}
-
 // testHub is a hub with one upstream, in a bubble; its control plane can be away.
 func testHub(t *testing.T, away bool) *hub {
 	t.Helper()
 	lis := bufconn.Listen(1 << 20)
-	server := grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, quietPlane{})
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(lis) }()
+	server := testplane.New(testplane.Behaviour{})
+	server.Serve(lis, nil)
 	outages := new(upstream.Outages)
 	up, err := upstream.New(upstream.Config{
 		Outages: outages,
@@ -91,10 +66,6 @@ func testHub(t *testing.T, away bool) *hub {
 		h.close()
 		up.Close()
 		server.Stop()
-		// On a busy machine it may have begun after the end.
-		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			t.Errorf("serve: %v", err)
-		}
 	})
 	return h
 }

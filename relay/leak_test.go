@@ -18,6 +18,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -42,7 +43,7 @@ type leak struct {
 	*bubbled
 
 	random  *rand.Rand
-	plane   *leakPlane
+	plane   *testplane.Plane
 	issuers *leakIssuers
 	forms   []leakForm // that clients may be of
 	wishes  []leakWish // that clients may have
@@ -250,7 +251,7 @@ func playLeak(t *testing.T, seed uint64, without leakWithout) (wrong string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		x := &leak{
-			random: rand.New(rand.NewPCG(seed, 2)), plane: newLeakPlane(), answers: make(map[string]string),
+			random: rand.New(rand.NewPCG(seed, 2)), plane: testplane.New(testplane.Behaviour{Absent: testplane.AbsentRemoved}), answers: make(map[string]string),
 			sides: map[string]*bufconn.Listener{"side": bufconn.Listen(1 << 20)}, issuers: newLeakIssuers(t), forms: without.forms, wishes: without.wishes,
 		}
 		if x.forms == nil {

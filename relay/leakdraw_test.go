@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 // condition draws an expression of access rules.
@@ -105,27 +107,27 @@ func (x *leak) act() {
 	}
 	gone := x.random.IntN(8) == 0
 	var typeURL, name string
-	r := &owned{version: x.number}
+	r := testplane.Resource{Version: fmt.Sprint(x.number), Unlisted: true}
 	switch x.random.IntN(7) {
 	case 0, 1:
-		typeURL, name, r.inStar = clusterType, some(x.universe(clusterType)), true
+		typeURL, name, r.Unlisted = clusterType, some(x.universe(clusterType)), false
 		if x.random.IntN(2) == 0 {
-			r.aliases = []string{pick(x.random, x.tenants) + "-alias" + fmt.Sprint(x.random.IntN(2))}
+			r.Aliases = []string{pick(x.random, x.tenants) + "-alias" + fmt.Sprint(x.random.IntN(2))}
 		}
-		r.payload = x.cluster(name, clusterType, name)
+		r.Payload = x.cluster(name, clusterType, name)
 	case 2:
 		typeURL, name = edsType, some(x.universe(edsType))
-		r.payload = x.pack(&endpointv3.ClusterLoadAssignment{ClusterName: name, NamedEndpoints: map[string]*endpointv3.Endpoint{stampOf(edsType, name): {Hostname: fmt.Sprint(x.number)}}})
+		r.Payload = x.pack(&endpointv3.ClusterLoadAssignment{ClusterName: name, NamedEndpoints: map[string]*endpointv3.Endpoint{stampOf(edsType, name): {Hostname: fmt.Sprint(x.number)}}})
 	case 3:
 		typeURL, name = clusterType, some(x.named("x"))
-		r.payload = x.cluster(name, clusterType, name)
+		r.Payload = x.cluster(name, clusterType, name)
 	case 4:
-		typeURL, name, r.inStar = secretType, some(x.universe(secretType)), x.random.IntN(2) == 0
-		r.payload = x.pack(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
+		typeURL, name, r.Unlisted = secretType, some(x.universe(secretType)), x.random.IntN(2) != 0
+		r.Payload = x.pack(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{
 			Secret: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: stampOf(secretType, name) + fmt.Sprint(x.number)}},
 		}}})
 		if x.random.IntN(2) == 0 {
-			typeURL, r.payload.TypeUrl = formerType, formerType
+			typeURL, r.Payload.TypeUrl = formerType, formerType
 		}
 	default:
 		typeURL, name = clustersList, some(x.universe(clustersList))
@@ -137,12 +139,21 @@ func (x *leak) act() {
 				Name: leakEntry, Version: fmt.Sprint(x.number), Resource: x.cluster(leakEntry, clustersList, name),
 			}}
 		}
-		r.payload = x.pack(list)
+		r.Payload = x.pack(list)
 	}
-	if gone {
-		r = nil
+	change := testplane.Change{Remove: []testplane.Key{{TypeURL: typeURL, Name: name}}}
+	if !gone {
+		r.TypeURL, r.Name = typeURL, name
+		change = testplane.Change{Set: []testplane.Resource{r}}
+		for _, other := range x.plane.Contents(typeURL) { // an alias is of the last that has it
+			kept := len(other.Aliases)
+			other.Aliases = slices.DeleteFunc(slices.Clone(other.Aliases), func(a string) bool { return slices.Contains(r.Aliases, a) })
+			if other.Name != name && len(other.Aliases) < kept {
+				change.Set = append(change.Set, other)
+			}
+		}
 	}
-	x.plane.put(typeURL, name, r)
+	x.plane.Apply(change)
 }
 
 func (x *leak) pack(m proto.Message) *anypb.Any {

@@ -3,20 +3,18 @@ package relay
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 // nowhere is an address that nobody listens to.
@@ -108,7 +106,7 @@ func TestReady_SUR5_whileAnythingIsServed(t *testing.T) {
 	r.comes("/readyz", "ready")
 	c := r.join("client")
 	c.holds(contents{"x": "1"})
-	a.stop()
+	a.Stop()
 	r.comes("/readyz", "ready\nunreachable: a (")
 	if v, code := r.readiness(); code != http.StatusOK || !v.Ready || v.Upstreams[0].State != unreachable || v.Upstreams[0].Since.IsZero() {
 		t.Errorf("%d: %+v", code, v)
@@ -123,7 +121,7 @@ func TestReady_SUR5_unserved(t *testing.T) {
 	cfg.Server.UnreachableAfter = config.Duration(time.Millisecond)
 	r := run(t, cfg)
 	r.comes("/readyz", "ready")
-	a.stop()
+	a.Stop()
 	for range 3 {
 		c := r.join("client")
 		c.comesTo("an end", func() bool { return c.ended != nil })
@@ -244,50 +242,14 @@ func TestHealthz_SUR5(t *testing.T) {
 	}
 }
 
-// mutePlane takes streams, and answers nothing before it is told to.
-type mutePlane struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
-
-	asked, speak chan struct{}
-}
-
-func (p *mutePlane) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	r, err := g.Recv()
-	if err != nil {
-		return err
-	}
-	close(p.asked)
-	<-p.speak
-	if err := g.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: r.TypeUrl, Nonce: "n"}); err != nil {
-		return err
-	}
-	<-g.Context().Done()
-	return nil
-}
-
 // An upstream that takes requests and does not answer is named, and keeps a relay from being ready
 // that it never answered.
 func TestReady_SUR5_SUR2_mute(t *testing.T) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, server := &mutePlane{asked: make(chan struct{}), speak: make(chan struct{})}, grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, p)
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := server.Serve(lis); err != nil {
-			t.Errorf("control plane: %v", err)
-		}
-	})
-	r := run(t, configOf(upstreamAt("a", lis.Addr().String()), secondary(nowhere, true)))
-	t.Cleanup(func() {
-		r.stop()
-		server.Stop()
-		serving.Wait()
-	})
+	p := newPlaneServer(t, contents{})
+	p.Behave(func(b *testplane.Behaviour) { b.Mute = true })
+	r := run(t, configOf(upstreamAt("a", p.address), secondary(nowhere, true)))
 	r.join("client")
-	<-p.asked
+	p.opens()
 	of := func(after time.Duration) upstreamReady {
 		return r.relay.health.availabilities(time.Now().Add(after))[0]
 	}
@@ -300,7 +262,7 @@ func TestReady_SUR5_SUR2_mute(t *testing.T) {
 	if u := of(0); u.State != reachedOnce {
 		t.Errorf("before it had time to answer it is %+v", u)
 	}
-	close(p.speak)
+	p.Behave(func(b *testplane.Behaviour) { b.Mute = false })
 	for of(muteAfter).Answered.IsZero() {
 		continue
 	}

@@ -24,24 +24,22 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
 
 // contents are what a control plane has: versions by name.
 type contents map[string]string
 
-// planeServer is a control plane on a port of this machine. It speaks incremental ADS,
-// and sends what a stream does not hold.
+// planeServer is a control plane on a port of this machine that has clusters.
 type planeServer struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	*testplane.Plane
 	*testing.T
 
 	address string
-	stop    func() // may be called more than once
-
-	has    contents
-	opened chan *discovery.DeltaDiscoveryRequest // the first request of each type of each stream
-	closed chan struct{}                         // a value for each stream that ended
+	has     contents
+	shown   int // first requests that opens gave
+	gone    int // streams whose end ends gave
 }
 
 func newPlaneServer(t *testing.T, has contents) *planeServer {
@@ -50,76 +48,69 @@ func newPlaneServer(t *testing.T, has contents) *planeServer {
 }
 
 // newPlaneServerAt starts one at an address. register registers other services beside ADS.
-func newPlaneServerAt(t *testing.T, address string, has contents, register ...func(*grpc.Server)) *planeServer {
+func newPlaneServerAt(t *testing.T, address string, has contents, register ...func(grpc.ServiceRegistrar)) *planeServer {
 	t.Helper()
 	return newPlaneServerWith(t, address, has, insecure.NewCredentials(), register...)
 }
 
 // newPlaneServerWith starts one with credentials.
-func newPlaneServerWith(t *testing.T, address string, has contents, creds credentials.TransportCredentials, register ...func(*grpc.Server)) *planeServer {
+func newPlaneServerWith(t *testing.T, address string, has contents, creds credentials.TransportCredentials, register ...func(grpc.ServiceRegistrar)) *planeServer {
 	t.Helper()
 	lis, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &planeServer{
-		T: t, address: lis.Addr().String(), has: has,
-		opened: make(chan *discovery.DeltaDiscoveryRequest, 1000), closed: make(chan struct{}, 1000),
-	}
-	server := grpc.NewServer(grpc.Creds(creds))
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, p)
+	p := &planeServer{T: t, Plane: testplane.New(testplane.Behaviour{}, grpc.Creds(creds)), address: lis.Addr().String(), has: has}
 	for _, f := range register {
-		f(server)
+		p.Beside(f)
 	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := server.Serve(lis); err != nil {
-			t.Errorf("control plane: %v", err)
-		}
-	})
-	p.stop = func() {
-		server.Stop()
-		serving.Wait()
-	}
-	t.Cleanup(p.stop)
+	p.Apply(clustersOf(t, has))
+	p.Serve(lis, nil)
+	t.Cleanup(p.Stop)
 	return p
 }
 
-// DeltaAggregatedResources answers each subscription.
-func (p *planeServer) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	defer func() { p.closed <- struct{}{} }()
-	seen := make(map[string]bool)
-	for {
-		r, err := g.Recv()
-		if err != nil {
-			return err
-		}
-		first := !seen[r.TypeUrl]
-		if seen[r.TypeUrl] = true; first {
-			p.opened <- r
-		}
-		if r.ResponseNonce != "" {
-			continue
-		}
-		if err := g.Send(p.answer(r)); err != nil {
-			return err
-		}
+// clustersOf gives a control plane clusters.
+func clustersOf(t *testing.T, has contents) (c testplane.Change) {
+	t.Helper()
+	for name, version := range has {
+		c.Set = append(c.Set, testplane.Resource{TypeURL: clusterType, Name: name, Version: version, Payload: clusterOf(t, name, version)})
 	}
+	return c
 }
 
-func (p *planeServer) answer(r *discovery.DeltaDiscoveryRequest) *discovery.DeltaDiscoveryResponse {
-	resp := &discovery.DeltaDiscoveryResponse{TypeUrl: r.TypeUrl, Nonce: "n"}
-	for name, version := range p.has {
-		if r.InitialResourceVersions[name] != version {
-			resp.Resources = append(resp.Resources, &discovery.Resource{Name: name, Version: version, Resource: clusterOf(p.T, name, version)})
+// firsts are the first requests of each type of each stream.
+func (p *planeServer) firsts() (all []testplane.Request) {
+	seen := make(map[string]bool)
+	for _, r := range p.Requests("") {
+		if id := fmt.Sprint(r.Stream, r.TypeURL); !seen[id] {
+			seen[id] = true
+			all = append(all, r)
 		}
 	}
-	for name := range r.InitialResourceVersions {
-		if p.has[name] == "" {
-			resp.RemovedResources = append(resp.RemovedResources, name)
-		}
+	return all
+}
+
+// more is how many first requests opens has not given yet.
+func (p *planeServer) more() int { return len(p.firsts()) - p.shown }
+
+// opens waits for another first request.
+func (p *planeServer) opens() testplane.Request {
+	p.Helper()
+	if _, ok := wait.Until(patience, func() bool { return p.more() > 0 }); !ok {
+		p.Fatal("no stream was opened")
 	}
-	return resp
+	p.shown++
+	return p.firsts()[p.shown-1]
+}
+
+// ends waits for the end of another stream.
+func (p *planeServer) ends() {
+	p.Helper()
+	p.gone++
+	if _, ok := wait.Until(patience, func() bool { return p.Opened()-p.Streams() >= p.gone }); !ok {
+		p.Fatal("no stream ended")
+	}
 }
 
 func clusterOf(t *testing.T, name, version string) *anypb.Any {

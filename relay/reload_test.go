@@ -18,6 +18,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -82,8 +83,8 @@ func TestReload_endpoints_RES12(t *testing.T) {
 			session := r.one("a")
 			since := time.Time{}
 			if away {
-				old.stop()
-				<-old.closed
+				old.Stop()
+				old.ends()
 				for session.client.Status().State != upstream.StateConnecting { // until the relay has noticed
 					r.page("/upstreams")
 				}
@@ -99,12 +100,12 @@ func TestReload_endpoints_RES12(t *testing.T) {
 				t.Errorf("OPS-1: what is cached has been getting old since %v, and is said to since %v", since, st.Since)
 			}
 			c.holds(contents{"x": "1", "y": "2"})
-			first := <-next.opened
-			if want := (contents{"x": "1", "y": "1", "z": "1"}); !maps.Equal(first.InitialResourceVersions, want) || first.Node.GetId() != "n" {
-				t.Errorf("RES-12: the new server was shown %v of %s, want %v", first.InitialResourceVersions, first.Node.GetId(), want)
+			first := next.opens()
+			if want := (contents{"x": "1", "y": "1", "z": "1"}); !maps.Equal(first.Versions, want) || first.Node != "n" {
+				t.Errorf("RES-12: the new server was shown %v of %s, want %v", first.Versions, first.Node, want)
 			}
 			if !away {
-				<-old.closed
+				old.ends()
 			}
 			if got := c.lost(); got != "z" {
 				t.Errorf("the client lost %q, want what the new server has not", got)
@@ -198,7 +199,7 @@ func TestReload_removed(t *testing.T) {
 				}
 				r.reload(tt.change)
 				c.stop()
-				<-b.closed
+				b.ends()
 				<-s.done
 				r.relay.hub.all() // who ended it holds the hub's lock until all of it is done
 				if got := strings.Contains(r.page("/metrics"), `upstream="b"`); got != tt.series {
@@ -220,13 +221,13 @@ func TestReload_node_STR2(t *testing.T) {
 	r := run(t, configOf(upstreamAt("a", a.address)))
 	c := r.join("n", name)
 	c.holds(contents{name: "1"})
-	if first := <-a.opened; first.Node.GetId() != "xdsrelay" {
-		t.Errorf("the node is %q", first.Node.GetId())
+	if first := a.opens(); first.Node != "xdsrelay" {
+		t.Errorf("the node is %q", first.Node)
 	}
 	r.reload(func(c *config.Config) { c.Node.ID = "another" })
-	<-a.closed
-	if first := <-a.opened; first.Node.GetId() != "another" || first.InitialResourceVersions[name] != "1" {
-		t.Errorf("the node is %q, the versions %v", first.Node.GetId(), first.InitialResourceVersions)
+	a.ends()
+	if first := a.opens(); first.Node != "another" || first.Versions[name] != "1" {
+		t.Errorf("the node is %q, the versions %v", first.Node, first.Versions)
 	}
 	if got := c.lost(); got != "" {
 		t.Errorf("the client lost %q", got)
@@ -324,8 +325,8 @@ func TestReload_fails(t *testing.T) {
 	} {
 		if name == "a session that cannot go on" {
 			r.join("n", "xdstp://a/envoy.config.cluster.v3.Cluster/x")
-			<-a.opened
-			<-a.opened
+			a.opens()
+			a.opens()
 		}
 		err := r.try(func(c *config.Config) {
 			c.Cache.MaxResources, c.Limits.Subscriptions, c.Limits.Scopes = 1, 1, 1
@@ -454,16 +455,8 @@ func TestReload_leaks(t *testing.T) {
 	}
 	r.check()
 	// Of streams there are as many as sessions.
-	open := 0
-	for _, s := range servers {
-		open += len(s.opened) - len(s.closed)
-	}
-	for open > 1 {
-		select {
-		case <-servers[0].closed:
-		case <-servers[1].closed:
-		}
-		open--
+	if _, ok := wait.Until(patience, func() bool { return servers[0].Streams()+servers[1].Streams() <= 1 }); !ok {
+		t.Error("streams are left")
 	}
 }
 
@@ -495,8 +488,8 @@ func TestReload_moved(t *testing.T) {
 			r.reload(change)
 			everything.comesTo("x", func() bool { return len(everything.held) == 1 && everything.held["x"] != "1" })
 			named.comesTo("x", func() bool { return named.held["x"] != "1" })
-			<-a.closed
-			<-a.closed
+			a.ends()
+			a.ends()
 			for _, s := range before {
 				<-s.done
 			}

@@ -24,7 +24,7 @@ func TestNodes_AGG3(t *testing.T) {
 		c := r.join(node)
 		c.holds(contents{"x": "1"})
 		defer c.lost()
-		return (<-a.opened).Node.GetId()
+		return a.opens().Node
 	}
 	one, two, three, alone := shown("s1"), shown("s2"), shown("s3"), shown("alone")
 	if !strings.HasPrefix(one, "relay~"+thisReplica()+"~") || !strings.HasPrefix(two, "relay~") || one == two {
@@ -35,11 +35,11 @@ func TestNodes_AGG3(t *testing.T) {
 	}
 	// Another node of the relay's own is shown at once, in the scopes that show it.
 	r.reload(func(c *config.Config) { c.Node.ID = "another" })
-	again := []string{(<-a.opened).Node.GetId(), (<-a.opened).Node.GetId()}
+	again := []string{a.opens().Node, a.opens().Node}
 	want := []string{strings.Replace(one, "relay", "another", 1), strings.Replace(two, "relay", "another", 1)}
 	slices.Sort(again)
-	if slices.Sort(want); !slices.Equal(again, want) || len(a.opened) > 0 {
-		t.Errorf("AGG-3: after a reload the nodes are %q, want %q, and %d more", again, want, len(a.opened))
+	if slices.Sort(want); !slices.Equal(again, want) || a.more() > 0 {
+		t.Errorf("AGG-3: after a reload the nodes are %q, want %q, and %d more", again, want, a.more())
 	}
 	r.check()
 }
@@ -77,11 +77,11 @@ func TestReload_firstNode_AGG2(t *testing.T) {
 					}
 				}()
 			}
-			if opened := <-a.opened; opened.Node.GetId() != "first" || len(a.opened) > 0 {
-				t.Fatalf("the node is %q, and of %d more", opened.Node.GetId(), len(a.opened))
+			if opened := a.opens(); opened.Node != "first" || a.more() > 0 {
+				t.Fatalf("the node is %q, and of %d more", opened.Node, a.more())
 			}
 			r.reload(func(c *config.Config) { c.Aggregation.Rules = tt.after })
-			shown := []string{(<-a.opened).Node.GetId(), (<-a.opened).Node.GetId()}
+			shown := []string{a.opens().Node, a.opens().Node}
 			if slices.Sort(shown); !slices.Equal(shown, []string{"first", "second"}) {
 				t.Errorf("AGG-2: the nodes are %q", shown)
 			}

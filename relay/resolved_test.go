@@ -114,7 +114,7 @@ func TestSource_LOC5(t *testing.T) {
 				t.Errorf("away since %v, and nothing was wanted", at)
 			}
 			c := delivery.Read(source.Store(), func() {})
-			c.Update(&delivery.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: silent, Key: silent}}})
+			c.Update(&delivery.Change{TypeURL: clusterType, Subscribe: []cache.Name{{Spelling: "silent", Key: "silent"}}})
 			pass(time.Second)
 			// The plane that is there has said nothing yet.
 			if at, open := source.Away(); at.IsZero() || open == away {

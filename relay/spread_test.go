@@ -70,7 +70,7 @@ func TestLOC6_SpreadOverReplicas(t *testing.T) {
 	even(first, 25, 42)
 
 	dead := planes[1]
-	dead.stop()
+	dead.Stop()
 	after := r.until("streams elsewhere", func(at map[string]string) bool {
 		for _, address := range at {
 			if address == dead.address {
