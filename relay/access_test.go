@@ -2,13 +2,13 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // allowing is a list of one rule.
@@ -30,28 +31,24 @@ func answers(t *testing.T, conn *grpc.ClientConn, node string, headers []string,
 	t.Helper()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), headers...), patience)
 	defer cancel()
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: clusterType, ResourceNamesSubscribe: names}); err != nil {
-		t.Fatal(err)
-	}
 	told := make(map[string]codes.Code)
-	for len(told) < len(names) {
-		r, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
+	c := xdsclient.New(xdsclient.Options{Conn: conn, Node: &corev3.Node{Id: node}, OnResponse: func(r *xdsclient.Response) error {
+		for _, ch := range r.Changes {
+			switch {
+			case ch.Error != nil:
+				told[ch.Name] = ch.Error.Code
+			case ch.Resource != nil:
+				told[ch.Name] = codes.OK
+			}
 		}
-		for _, x := range r.GetResources() {
-			told[x.GetName()] = codes.OK
+		if len(told) == len(names) {
+			cancel()
 		}
-		for _, x := range r.GetResourceErrors() {
-			told[x.GetResourceName().GetName()] = codes.Code(x.GetErrorDetail().GetCode())
-		}
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: clusterType, ResponseNonce: r.GetNonce()}); err != nil {
-			t.Fatal(err)
-		}
+		return r.Err
+	}})
+	c.Subscribe(clusterType, names...)
+	if err := c.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
 	}
 	return told
 }
@@ -124,7 +121,7 @@ func TestAccessBeforeLookUp_ACC2(t *testing.T) {
 	if names := asked(p); !slices.Equal(names, []string{"denied"}) {
 		t.Errorf("without the check the control plane was asked for %q: the test shows nothing", names)
 	}
-	c.say(&discovery.DeltaDiscoveryRequest{TypeUrl: clusterType, ResourceNamesSubscribe: []string{"open"}})
+	c.Subscribe(clusterType, "open")
 	c.holds(contents{"open": "1"})
 	r.check()
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -101,22 +102,10 @@ func (b *bubbled) dial() *grpc.ClientConn {
 // subscriber opens a stream on which everything is acknowledged. The channel gets the stream's end.
 func (b *bubbled) subscriber(conn *grpc.ClientConn, node string) chan error {
 	b.Helper()
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(context.Background())
-	if err != nil {
-		b.Fatal(err)
-	}
-	_ = stream.Send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: clusterType}) // Recv knows why it fails
+	c := xdsclient.New(xdsclient.Options{Conn: conn, Node: &corev3.Node{Id: node}})
+	c.Subscribe(clusterType)
 	ended := make(chan error, 1)
-	go func() {
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				ended <- err
-				return
-			}
-			_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: clusterType, ResponseNonce: r.GetNonce()})
-		}
-	}()
+	go func() { ended <- c.Run(context.Background()) }()
 	return ended
 }
 
@@ -259,8 +248,10 @@ func TestStreamsPerConnection_LIM1(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx); status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("a second stream: %v", err)
+		opened := false
+		second := xdsclient.New(xdsclient.Options{Conn: conn, OnOpen: func(string) { opened = true }})
+		if err := second.Run(ctx); !errors.Is(err, context.DeadlineExceeded) || opened {
+			t.Errorf("a second stream: opened %t, %v", opened, err)
 		}
 		two := b.subscriber(other, "n")
 		synctest.Wait()

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -21,6 +20,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/tokens"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // Clients whose requests the relay does not read, and answers nevertheless, are no flood: those that ask for its
@@ -59,11 +59,8 @@ func TestAnsweredRequestsAreNoFlood_LIM2(t *testing.T) {
 		"streams with a bad token": func(b *bubbled) {
 			conn := b.dial()
 			for range 40 {
-				stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(metadata.AppendToOutgoingContext(b.Context(), authorization, bad))
-				if err == nil {
-					_, err = stream.Recv()
-				}
-				if status.Code(err) != codes.Unauthenticated {
+				c := xdsclient.New(xdsclient.Options{Conn: conn})
+				if err := c.Run(metadata.AppendToOutgoingContext(b.Context(), authorization, bad)); status.Code(err) != codes.Unauthenticated {
 					b.Fatal(err)
 				}
 			}

@@ -26,6 +26,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // contents are what a control plane has: versions by name.
@@ -261,15 +262,12 @@ func (r *running) check() {
 // away it connects again and presents what it holds (RES-11).
 type follower struct {
 	*testing.T
+	*xdsclient.Client
 
-	node  string
-	names []string
-	open  func() (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error)
-	stop  func() // may be called more than once
+	stop func() // may be called more than once
 
 	mu      sync.Mutex
 	changed sync.Cond // on mu
-	stream  discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	held    contents
 	gone    []string // what was removed from it
 	sent    int      // resources that it was sent
@@ -293,17 +291,21 @@ func (r *running) joinWith(creds credentials.TransportCredentials, node string, 
 		r.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &follower{T: r.T, node: node, names: names, held: make(contents)}
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	f := &follower{T: r.T, held: make(contents)}
 	f.changed.L = &f.mu
-	f.open = func() (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
-		return discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	}
-	stream, err := f.begin()
-	if err != nil {
-		r.Fatal(err)
-	}
+	f.Client = xdsclient.New(xdsclient.Options{
+		Conn: conn, Node: &corev3.Node{Id: node}, OnOpen: func(string) { begin() }, OnResponse: f.take,
+	})
+	f.Subscribe(clusterType, names...)
 	var wg sync.WaitGroup
-	wg.Go(func() { f.read(stream) })
+	wg.Go(func() {
+		err := f.Follow(ctx, xdsclient.Backoff{Base: 1, Max: 1}, f.lostStream)
+		begin()
+		f.change(func() { f.ended = err })
+	})
+	<-begun
 	f.stop = func() {
 		cancel()
 		wg.Wait()
@@ -313,65 +315,37 @@ func (r *running) joinWith(creds credentials.TransportCredentials, node string, 
 	return f
 }
 
-// begin opens a stream and subscribes.
-func (f *follower) begin() (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
-	stream, err := f.open()
-	if err != nil {
-		return nil, err
-	}
+func (f *follower) change(how func()) {
 	f.mu.Lock()
-	held := maps.Clone(f.held)
-	f.stream = stream
-	f.mu.Unlock()
-	return stream, stream.Send(&discovery.DeltaDiscoveryRequest{
-		Node: &corev3.Node{Id: f.node}, TypeUrl: clusterType, ResourceNamesSubscribe: f.names, InitialResourceVersions: held,
+	defer f.mu.Unlock()
+	how()
+	f.changed.Broadcast()
+}
+
+// take notes what a response changes.
+func (f *follower) take(r *xdsclient.Response) error {
+	f.change(func() {
+		for _, ch := range r.Changes {
+			switch {
+			case ch.Resource != nil:
+				f.held[ch.Name] = ch.Version
+				f.sent++
+			case ch.Kind == xdsclient.Removed || ch.Kind == xdsclient.Absent:
+				delete(f.held, ch.Name)
+				f.gone = append(f.gone, ch.Name)
+			}
+		}
 	})
+	return r.Err
 }
 
-// say sends a request on the stream that is open.
-func (f *follower) say(r *discovery.DeltaDiscoveryRequest) {
-	f.Helper()
-	f.mu.Lock()
-	stream := f.stream
-	f.mu.Unlock()
-	if err := stream.Send(r); err != nil {
-		f.Errorf("client: %v", err)
+// lostStream has it come back only if it was sent away.
+func (f *follower) lostStream(reason error, _ time.Duration) error {
+	if status.Convert(reason).Message() != sentAway {
+		return reason
 	}
-}
-
-func (f *follower) read(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
-	for {
-		r, err := stream.Recv()
-		again := status.Convert(err).Message() == sentAway
-		if again {
-			stream, err = f.begin()
-		}
-		f.mu.Lock()
-		switch {
-		case err != nil:
-			f.ended = err
-		case again:
-			f.away++
-		default:
-			f.sent += len(r.Resources)
-			for _, res := range r.Resources {
-				f.held[res.Name] = res.Version
-			}
-			for _, name := range r.RemovedResources {
-				delete(f.held, name)
-				f.gone = append(f.gone, name)
-			}
-		}
-		f.changed.Broadcast()
-		f.mu.Unlock()
-		switch {
-		case err != nil:
-			return
-		case again:
-			continue
-		}
-		_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce}) // its end is read
-	}
+	f.change(func() { f.away++ })
+	return nil
 }
 
 // patience is how long a test waits for something before it fails.

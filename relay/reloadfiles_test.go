@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-
 	"github.com/xdsrelay/xdsrelay/config"
 )
 
@@ -38,7 +36,7 @@ func TestReload_files_RES8(t *testing.T) {
 	u.Name, u.Path, u.Poll.Interval = "files", file, config.Duration(100*time.Millisecond)
 	r := run(t, configOf(u))
 	c := r.join("n")
-	c.say(&discovery.DeltaDiscoveryRequest{TypeUrl: endpointsType, ResourceNamesSubscribe: []string{"x", "y", "z"}})
+	c.Subscribe(endpointsType, "x", "y", "z")
 	has := func(names ...string) {
 		t.Helper()
 		c.comesTo(fmt.Sprint(names), func() bool {
@@ -58,7 +56,7 @@ func TestReload_files_RES8(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	r.reload(func(c *config.Config) { c.Upstreams[0].Path = missing })
 	r.reload(func(c *config.Config) { c.Upstreams[0].Path = other })
-	c.say(&discovery.DeltaDiscoveryRequest{TypeUrl: endpointsType, ResourceNamesSubscribe: []string{"new"}})
+	c.Subscribe(endpointsType, "new")
 	c.comesTo("new", func() bool { return c.held["new"] != "" })
 	has("x", "y", "z", "new")
 	if got := c.lost(); got != "" {

@@ -27,9 +27,9 @@ func TestReload_isolated_LIM2_RES14(t *testing.T) {
 	for _, f := range fleet {
 		f.holds(contents{"x": "2", "y": "1"})
 	}
-	for _, f := range fleet {
+	for i, f := range fleet {
 		if lost := f.lost(); lost != "" {
-			t.Errorf("%s lost %s", f.node, lost)
+			t.Errorf("client %d lost %s", i, lost)
 		}
 	}
 	r.shows("/metrics", fmt.Sprintf("xdsrelay_admission_seconds_count{work=\"scope\"} %d", 2*clients))
