@@ -12,10 +12,9 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // noted is a client that notes what every response changes.
@@ -81,7 +80,7 @@ func (n *noted) note(r *xdsclient.Response) error {
 	for _, ch := range r.Changes {
 		c := notedChange{at: now, kind: ch.Kind, typeURL: r.TypeURL, name: ch.Name, version: ch.Version, failure: ch.Error}
 		if ch.Resource != nil {
-			c.payload = payloadIn(ch.Resource)
+			c.payload = encoded.Payload(ch.Resource.Any())
 		}
 		n.changes = append(n.changes, c)
 	}
@@ -136,7 +135,7 @@ func (n *noted) content(typeURL, name string) string {
 	if !held {
 		return ""
 	}
-	return payloadIn(h.Resource)
+	return encoded.Payload(h.Resource.Any())
 }
 
 // payloadType is the type of the payload that is held under a name.
@@ -168,13 +167,4 @@ func (n *noted) story() string {
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// payloadIn is a resource's payload, "" for one that cannot be read.
-func payloadIn(r *wire.Resource) string {
-	var a anypb.Any
-	if err := proto.Unmarshal(r.Any(), &a); err != nil {
-		return ""
-	}
-	return string(a.GetValue())
 }

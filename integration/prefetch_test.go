@@ -12,9 +12,9 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/keyer"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -40,24 +40,16 @@ func lists(names ...string) []byte {
 			Locator: &xdscorev3.ResourceLocator{Authority: n.Authority, ResourceType: n.Type, Id: n.ID},
 		}})
 	}
-	return encoded(l)
+	return encoded.Bytes(l)
 }
 
 // inline adds an entry to a directory.
 func inline(list []byte, name, version, content string) []byte {
-	return append(slices.Clip(list), encoded(&listenerv3.ListenerCollection{Entries: []*xdscorev3.CollectionEntry{{
+	return append(slices.Clip(list), encoded.Bytes(&listenerv3.ListenerCollection{Entries: []*xdscorev3.CollectionEntry{{
 		ResourceSpecifier: &xdscorev3.CollectionEntry_InlineEntry_{InlineEntry: &xdscorev3.CollectionEntry_InlineEntry{
 			Name: name, Version: version, Resource: &anypb.Any{TypeUrl: listenerType, Value: []byte(content)},
 		}},
 	}}})...)
-}
-
-func encoded(m proto.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		panic(err) // made here, from valid parts
-	}
-	return b
 }
 
 // asks lists what a plane is asked for of a type, over all its streams.

@@ -265,10 +265,9 @@ func (n *night) dawn(before holding) {
 	if after := n.holds(); !after.equal(before) {
 		n.t.Errorf("clients had %v, and have %v", before, after)
 	}
-	streams, again := 0, 0
+	streams, again := int64(0), int64(0)
 	for _, c := range n.clients {
-		s, a := c.dawn()
-		streams, again = streams+s, again+a
+		streams, again = streams+c.streams.Load(), again+c.sent.Load()
 	}
 	if streams == 0 || again > 0 {
 		n.t.Errorf("clients resumed %d streams, and were sent %d resources, or removals of them", streams, again)

@@ -6,18 +6,20 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 func nightTypes() []string {
@@ -60,106 +62,57 @@ func (h holding) String() string {
 // nightClient asks for all resources of four types. Its streams end when the relay ends them,
 // and it comes back with the versions that it has.
 type nightClient struct {
-	node *corev3.Node
-	conn *grpc.ClientConn
+	*xdsclient.Client
 
-	mu      sync.Mutex
-	has     holding
-	streams int // opened
-	sent    int // resources and removals received
+	conn    *grpc.ClientConn
+	streams atomic.Int64 // opened
+	sent    atomic.Int64 // resources and removals received
 }
 
 func newNightClient(t *testing.T, node *corev3.Node, at *bufconn.Listener, creds credentials.TransportCredentials) *nightClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///relay", grpc.WithTransportCredentials(creds),
+	conn, err := xdsclient.Dial("passthrough:///relay", creds,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return at.DialContext(ctx) }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &nightClient{node: node, conn: conn, has: make(holding)}
+	c := &nightClient{conn: conn}
+	c.Client = xdsclient.New(xdsclient.Options{
+		Conn: conn, Node: node, Keep: xdsclient.KeepResources,
+		OnOpen: func(string) { c.streams.Add(1) },
+		OnResponse: func(r *xdsclient.Response) error {
+			c.sent.Add(int64(len(r.Changes)))
+			return r.Err
+		},
+	})
+	for _, typeURL := range nightTypes() {
+		c.Subscribe(typeURL, xdsclient.Wildcard)
+	}
+	return c
 }
 
 // run keeps a stream open until ctx ends.
 func (c *nightClient) run(ctx context.Context) {
-	defer func() { _ = c.conn.Close() }()
-	for ctx.Err() == nil {
-		c.stream(ctx)
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// stream opens a stream and follows it to its end.
-func (c *nightClient) stream(ctx context.Context) {
-	s, err := discoveryv3.NewAggregatedDiscoveryServiceClient(c.conn).DeltaAggregatedResources(ctx)
-	if err != nil {
-		return
-	}
-	for _, typeURL := range nightTypes() {
-		request := &discoveryv3.DeltaDiscoveryRequest{Node: c.node, TypeUrl: typeURL, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: c.versions(typeURL)}
-		if s.Send(request) != nil {
-			return
-		}
-	}
-	c.mu.Lock()
-	c.streams++
-	c.mu.Unlock()
-	for {
-		response, err := s.Recv()
-		if err != nil {
-			return
-		}
-		c.take(response)
-		if s.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.GetTypeUrl(), ResponseNonce: response.GetNonce()}) != nil {
-			return
-		}
-	}
-}
-
-func (c *nightClient) versions(typeURL string) map[string]string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	versions := make(map[string]string)
-	for of, h := range c.has {
-		if of.typeURL == typeURL {
-			versions[of.name] = h.version
-		}
-	}
-	return versions
-}
-
-func (c *nightClient) take(response *discoveryv3.DeltaDiscoveryResponse) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range response.GetResources() {
-		c.has[resourceName{response.GetTypeUrl(), r.GetName()}] = resourceState{r.GetVersion(), string(r.GetResource().GetValue())}
-	}
-	for _, name := range response.GetRemovedResources() {
-		delete(c.has, resourceName{response.GetTypeUrl(), name})
-	}
-	c.sent += len(response.GetResources()) + len(response.GetRemovedResources())
+	_ = c.Follow(ctx, xdsclient.Backoff{Base: time.Second, Max: time.Second}, nil) // ctx's error
+	_ = c.conn.Close()
 }
 
 func (c *nightClient) holds() holding {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.has)
+	all := make(holding)
+	for _, typeURL := range nightTypes() {
+		for name, version := range c.Versions(typeURL) {
+			if h, ok := c.Get(typeURL, name); ok {
+				all[resourceName{typeURL, name}] = resourceState{version, encoded.Payload(h.Resource.Any())}
+			}
+		}
+	}
+	return all
 }
 
 // dusk begins to count.
 func (c *nightClient) dusk() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.streams, c.sent = 0, 0
-}
-
-// dawn says what was counted.
-func (c *nightClient) dawn() (streams, sent int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.streams, c.sent
+	c.streams.Store(0)
+	c.sent.Store(0)
 }
 
 // holds is what all clients have; nil if they differ.

@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // host is a virtual host that is sent to who asks for it, by its name or an alias.
@@ -39,14 +40,12 @@ func hosts() []string { return []string{"rc/known", "rc/alias", "rc/unknown"} }
 func testHosts(w *world) {
 	w.t.Helper()
 	w.plane.Apply(plane.Change{Set: []plane.Resource{host("rc/known", "known.example"), host("rc/vh", "alias.example", "rc/alias")}})
-	first := w.dial(false)
-	first.send(plane.VirtualHost, nil, nil, nil) // as Envoy begins
-	first.send(plane.VirtualHost, hosts(), nil, nil)
+	first := w.dial(xdsclient.Incremental, plane.VirtualHost) // as Envoy begins
+	first.Subscribe(plane.VirtualHost, hosts()...)
 	first.hears("RES-16 RES-10 on demand", "+rc/known", "+rc/vh", "=rc/unknown|rc/unknown")
 
-	second := w.dial(false)
-	second.send(plane.VirtualHost, nil, nil, nil)
-	second.send(plane.VirtualHost, hosts(), nil, nil)
+	second := w.dial(xdsclient.Incremental, plane.VirtualHost)
+	second.Subscribe(plane.VirtualHost, hosts()...)
 	second.hears("RES-16 a second client", "+rc/known", "+rc/vh", "=rc/unknown|rc/unknown")
 	both := func(what string, want ...string) {
 		w.t.Helper()
@@ -56,16 +55,16 @@ func testHosts(w *world) {
 
 	w.plane.Apply(plane.Change{Set: []plane.Resource{host("rc/vh", "other.example", "rc/alias")}})
 	both("RES-10 an alias is updated", "+rc/vh")
-	first.send(plane.VirtualHost, []string{"rc/late"}, nil, nil)
+	first.Subscribe(plane.VirtualHost, "rc/late")
 	first.hears("RES-16 another unknown one", "=rc/late|rc/late")
 	w.plane.Apply(plane.Change{Set: []plane.Resource{host("rc/now", "unknown.example", "rc/unknown")}})
 	both("RES-16 SUB-9 a host appears", "+rc/now")
 
 	// The client comes back, with what it holds under the names of the resources.
-	held := first.presents()
 	first.leave()
-	first = w.dial(false)
-	first.send(plane.VirtualHost, append(hosts(), "*", "rc/late"), nil, held)
+	first.Unsubscribe(plane.VirtualHost, "*")
+	first.Subscribe(plane.VirtualHost, "*") // by name
+	first.come()
 	direct := w.addr == w.plane.Addr()
 	got := first.heard("RES-10 RES-11 the client is back", "=rc/late|rc/late")
 	if slices.ContainsFunc(got, removes) || (len(got) != 1 && !direct) {

@@ -10,6 +10,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
@@ -32,7 +33,7 @@ func named(all ...proto.Message) map[string]proto.Message {
 // asking is a way to ask for clusters.
 type asking struct {
 	name  string
-	state bool
+	form  xdsclient.Form
 	names []string
 	// whole: it is a wildcard. odd: it names a cluster that is not part of that.
 	whole, odd bool
@@ -40,14 +41,14 @@ type asking struct {
 
 func askings() []asking {
 	return []asking{
-		{"incremental, an empty request", false, nil, true, false},
-		{"incremental, *", false, []string{"*"}, true, false},
-		{"incremental, * and a name", false, []string{"*", "odd"}, true, true},
-		{"incremental, names", false, []string{"c1", "odd"}, false, true},
-		{"SotW, an empty request", true, nil, true, false},
-		{"SotW, *", true, []string{"*"}, true, false},
-		{"SotW, * and a name", true, []string{"*", "odd"}, true, true},
-		{"SotW, names", true, []string{"c1", "odd"}, false, true},
+		{"incremental, an empty request", xdsclient.Incremental, nil, true, false},
+		{"incremental, *", xdsclient.Incremental, []string{"*"}, true, false},
+		{"incremental, * and a name", xdsclient.Incremental, []string{"*", "odd"}, true, true},
+		{"incremental, names", xdsclient.Incremental, []string{"c1", "odd"}, false, true},
+		{"SotW, an empty request", xdsclient.SotW, nil, true, false},
+		{"SotW, *", xdsclient.SotW, []string{"*"}, true, false},
+		{"SotW, * and a name", xdsclient.SotW, []string{"*", "odd"}, true, true},
+		{"SotW, names", xdsclient.SotW, []string{"c1", "odd"}, false, true},
 	}
 }
 
@@ -93,8 +94,7 @@ func testWildcard(w *world, b plane.Behaviour) {
 	w.plane.Apply(plane.Change{Set: []plane.Resource{plane.Named(c1), plane.Named(c2), {Name: "odd", Message: odd, Unlisted: true}}})
 	clients := make([]*client, len(askings()))
 	for i, a := range askings() {
-		clients[i] = w.dial(a.state)
-		clients[i].send(plane.Cluster, a.names, nil, nil)
+		clients[i] = w.dial(a.form, plane.Cluster, a.names...)
 	}
 	all := func(what string, odd proto.Message, listed ...proto.Message) {
 		w.t.Helper()
@@ -179,10 +179,9 @@ func TestIstio_SUB14_WARM3(t *testing.T) {
 	c1 := cluster("c1", 1)
 	e1 := &endpointv3.ClusterLoadAssignment{ClusterName: "c1"}
 	w.plane.Set(c1, e1)
-	c := w.dial(false)
-	c.send(plane.Cluster, nil, nil, nil)
+	c := w.dial(xdsclient.Incremental, plane.Cluster)
 	c.hears("the cluster", "+c1")
-	c.send(plane.Endpoints, []string{"c1"}, nil, nil)
+	c.Subscribe(plane.Endpoints, "c1")
 	c.hears("its endpoints", "+c1")
 	w.plane.Set(cluster("c1", 2))
 	c.hears("both once more", "+c1", "+c1")

@@ -19,3 +19,12 @@ func Bytes(m proto.Message) []byte {
 func Any(m proto.Message) *anypb.Any {
 	return &anypb.Any{TypeUrl: "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()), Value: Bytes(m)}
 }
+
+// Payload gives the message that is in an encoded Any, "" for no bytes.
+func Payload(b []byte) string {
+	var a anypb.Any
+	if err := proto.Unmarshal(b, &a); err != nil {
+		panic(err) // it was a part of a response that was decoded
+	}
+	return string(a.GetValue())
+}
