@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -76,20 +75,13 @@ func TestClientFeaturesUpstream_AGG3_STR2_RES13(t *testing.T) {
 	p.set(clusterType, "c1", true)
 	relay := startRelay(t, func(c *config.Config) { c.Aggregation.Otherwise = config.Isolate }, p.addr)
 	c := newClient(t, relay.addr, "a")
-	g, err := discovery.NewAggregatedDiscoveryServiceClient(c.conn).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	const lb = "envoy.lb.does_not_support_overprovisioning"
-	err = g.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: clusterType, Node: &corev3.Node{
-		Id: "a", Cluster: "edge", ClientFeatures: []string{lb, "xds.config.resource-in-sotw", "xds.endpoint.x"},
-	}})
-	if err != nil {
+	c.profile, c.features = &corev3.Node{Cluster: "edge"}, []string{lb, "xds.config.resource-in-sotw", "xds.endpoint.x"}
+	if err := c.connect(false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	c.subscribe(clusterType, []string{"*"}, nil)
+	c.awaitHolding(t, clusterType, "c1")
 	node := p.streamsNow()[0].requests[0].GetNode()
 	if node.GetId() != "a" || node.GetCluster() != "edge" {
 		t.Errorf("AGG-3: the control plane sees %v", node)

@@ -9,12 +9,12 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // BenchmarkNackWait measures how old an update is when clients with healthy acknowledgements
@@ -62,20 +62,13 @@ func staleness(b *testing.B, cp *controlplane.ControlPlane, addr string, train i
 	var reading sync.WaitGroup
 	b.Cleanup(reading.Wait)
 	for i := range f.has {
-		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			b.Fatal(err)
-		}
+		conn := dial(b, addr)
 		b.Cleanup(func() { _ = conn.Close() })
-		stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		first := &discovery.DeltaDiscoveryRequest{TypeUrl: clusterType, Node: &corev3.Node{Id: fmt.Sprint(i)}}
-		if err := stream.Send(first); err != nil {
-			b.Fatal(err)
-		}
-		reading.Go(func() { f.read(i, stream) })
+		c := xdsclient.New(xdsclient.Options{
+			Conn: conn, Node: &corev3.Node{Id: fmt.Sprint(i)}, OnResponse: func(r *xdsclient.Response) error { return f.read(i, r) },
+		})
+		c.Subscribe(clusterType)
+		reading.Go(func() { _ = c.Run(b.Context()) })
 	}
 	f.await()
 	f.forget()
@@ -114,22 +107,20 @@ func (f *stale) update(b *testing.B, cp *controlplane.ControlPlane) {
 	update(b, cp, "c", cluster("c", time.Duration(n)*time.Millisecond))
 }
 
-// read takes what a client is sent, and acknowledges it, until its stream ends.
-func (f *stale) read(i int, stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
-	for {
-		r, err := stream.Recv()
-		if err != nil {
-			return
+// read takes what a client is sent.
+func (f *stale) read(i int, r *xdsclient.Response) error {
+	now := time.Now()
+	for _, ch := range r.Changes {
+		if ch.Resource == nil {
+			continue
 		}
-		now := time.Now()
-		_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: clusterType, ResponseNonce: r.GetNonce()}) // Recv says why not
-		for _, x := range r.GetResources() {
-			var c clusterv3.Cluster
-			if err := x.GetResource().UnmarshalTo(&c); err == nil {
-				f.took(i, int(c.GetConnectTimeout().AsDuration()/time.Millisecond), now)
-			}
+		var c clusterv3.Cluster
+		if err := proto.Unmarshal([]byte(encoded.Payload(ch.Resource.Any())), &c); err != nil {
+			return err
 		}
+		f.took(i, int(c.GetConnectTimeout().AsDuration()/time.Millisecond), now)
 	}
+	return r.Err
 }
 
 func (f *stale) took(i, n int, now time.Time) {

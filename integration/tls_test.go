@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // The names in the certificates, and what the relay logs of files that it cannot
@@ -95,12 +95,9 @@ func (m *mutual) refusal(t *testing.T, creds credentials.TransportCredentials) e
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c := newClient(t, m.relay.addr, "refused", grpc.WithTransportCredentials(creds))
-	g, err := discovery.NewAggregatedDiscoveryServiceClient(c.conn).DeltaAggregatedResources(ctx)
-	if err == nil {
-		_, err = g.Recv()
-	}
-	return err
+	conn := dial(t, m.relay.addr, grpc.WithTransportCredentials(creds))
+	defer conn.Close()
+	return xdsclient.New(xdsclient.Options{Conn: conn}).Run(ctx)
 }
 
 // presents reports whether the relay shows this certificate to a new connection.
