@@ -5,13 +5,8 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -25,8 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
-	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 const (
@@ -35,142 +29,25 @@ const (
 	directoryAskedAs = "xdstp://a/envoy.config.listener.v3.ListenerCollection/%64?z=1&a=2"
 )
 
-// directoryPlane is a control plane of every variant that has one list collection.
-type directoryPlane struct {
-	t        testing.TB
-	resource *discovery.Resource
-
-	mu    sync.Mutex
-	asked map[string]int // how often a name was asked for, by "type name"
-}
-
-func newDirectoryPlane(t testing.TB) *directoryPlane {
+// newDirectoryPlane starts a control plane that has one list collection, under its own type and that of its members.
+func newDirectoryPlane(t *testing.T) (*testPlane, *discovery.Resource) {
 	t.Helper()
-	payload, err := anypb.New(&listenerv3.ListenerCollection{Entries: []*xdscorev3.CollectionEntry{
+	p, payload := newPlane(t), new(anypb.Any)
+	if err := payload.MarshalFrom(&listenerv3.ListenerCollection{Entries: []*xdscorev3.CollectionEntry{
 		{ResourceSpecifier: &xdscorev3.CollectionEntry_Locator{Locator: &xdscorev3.ResourceLocator{
 			Authority: "a", ResourceType: "envoy.config.listener.v3.Listener", Id: "x",
 		}}},
 		{ResourceSpecifier: &xdscorev3.CollectionEntry_InlineEntry_{InlineEntry: &xdscorev3.CollectionEntry_InlineEntry{
 			Name: "y", Version: "1", Resource: &anypb.Any{TypeUrl: listenerType, Value: []byte("\n\x01y")},
 		}}},
-	}})
-	if err != nil {
+	}}); err != nil {
 		t.Fatal(err)
 	}
-	return &directoryPlane{
-		t: t, asked: make(map[string]int),
-		resource: &discovery.Resource{Name: directoryName, Version: "7", Resource: payload},
-	}
-}
-
-// note counts what is asked for, and tells whether it is the directory.
-func (p *directoryPlane) note(typeURL string, names []string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	found := false
-	for _, n := range names {
-		key, err := keyer.Key(n)
-		if err != nil {
-			p.t.Errorf("NAME-1: asked for %q: %v", n, err)
-		}
-		p.asked[typeURL+" "+key]++
-		found = key == directoryName
-	}
-	return found
-}
-
-func (p *directoryPlane) serveGRPC() string {
-	lis := ports.Listen(p.t)
-	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, g grpc.ServerStream) error {
-		method, _ := grpc.MethodFromServerStream(g)
-		if strings.Contains(method, "/Delta") {
-			return p.serveDelta(g)
-		}
-		return p.serveState(g)
-	}))
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = s.Serve(lis) }) // ends with Stop
-	p.t.Cleanup(func() {
-		s.Stop()
-		serving.Wait()
-	})
-	return lis.Addr().String()
-}
-
-func (p *directoryPlane) serveDelta(g grpc.ServerStream) error {
-	for {
-		q := new(discovery.DeltaDiscoveryRequest)
-		if err := g.RecvMsg(q); err != nil {
-			return err
-		}
-		if !p.note(q.GetTypeUrl(), q.GetResourceNamesSubscribe()) {
-			continue
-		}
-		if err := g.SendMsg(&discovery.DeltaDiscoveryResponse{TypeUrl: q.GetTypeUrl(), Nonce: "1", Resources: []*discovery.Resource{p.resource}}); err != nil {
-			return err
-		}
-	}
-}
-
-func (p *directoryPlane) serveState(g grpc.ServerStream) error {
-	for {
-		q := new(discovery.DiscoveryRequest)
-		if err := g.RecvMsg(q); err != nil {
-			return err
-		}
-		if q.GetResponseNonce() != "" || !p.note(q.GetTypeUrl(), q.GetResourceNames()) {
-			continue
-		}
-		if err := g.SendMsg(p.state(q.GetTypeUrl())); err != nil {
-			return err
-		}
-	}
-}
-
-// state is a state of the world, in which only the wrapping tells the name.
-func (p *directoryPlane) state(typeURL string) *discovery.DiscoveryResponse {
-	wrapped, err := anypb.New(p.resource)
-	if err != nil {
-		p.t.Error(err)
-	}
-	return &discovery.DiscoveryResponse{TypeUrl: typeURL, VersionInfo: "1", Nonce: "1", Resources: []*anypb.Any{wrapped}}
-}
-
-func (p *directoryPlane) serveREST() string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := new(discovery.DiscoveryRequest)
-		body, err := io.ReadAll(r.Body)
-		if err != nil || protojson.Unmarshal(body, q) != nil || r.URL.Path != "/v3/discovery:listeners" {
-			http.Error(w, r.URL.Path, http.StatusBadRequest)
-			return
-		}
-		if q.GetVersionInfo() == "1" || !p.note(q.GetTypeUrl(), q.GetResourceNames()) {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		text, err := protojson.Marshal(p.state(q.GetTypeUrl()))
-		if err != nil {
-			p.t.Error(err)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(text)
-	}))
-	p.t.Cleanup(s.Close)
-	return strings.TrimPrefix(s.URL, "http://")
-}
-
-func (p *directoryPlane) writeFiles() string {
-	dir := p.t.TempDir()
+	p.Behave(func(b *plane.Behaviour) { b.Wrap = true }) // only the wrapping tells the name
 	for _, typeURL := range []string{listenerType, listenerCollectionType} {
-		text, err := protojson.Marshal(p.state(typeURL))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, typeURL[strings.LastIndexByte(typeURL, '.')+1:]+".json"), text, 0o600)
-		}
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		p.Apply(plane.Change{Set: []plane.Resource{{TypeURL: typeURL, Name: directoryName, Version: "7", Payload: payload}}})
 	}
-	return dir
+	return p, &discovery.Resource{Name: directoryAskedAs, Version: "7", Resource: payload}
 }
 
 // TestListCollection asks for a list collection in every variant downstream, over every
@@ -179,28 +56,14 @@ func (p *directoryPlane) writeFiles() string {
 func TestListCollection_LIST1_NAME3_NAME4_NAME5_VAR7(t *testing.T) {
 	for _, up := range upstreamVariants {
 		t.Run(up.apiType, func(t *testing.T) {
-			p := newDirectoryPlane(t)
-			addr := ""
-			switch {
-			case up.rest:
-				addr = p.serveREST()
-			case !up.files:
-				addr = p.serveGRPC()
-			}
-			relay := startRelay(t, func(c *config.Config) {
+			p, directory := newDirectoryPlane(t)
+			relay := startRelayOver(t, up, p, func(c *config.Config) {
 				c.Resolve.Prefetch = false // nothing but the directory is to be asked for
-				u := &c.Upstreams[0]
-				if up.files {
-					u.Endpoints, u.Path, u.APIType = nil, p.writeFiles(), ""
-				} else {
-					u.APIType = config.APIType(up.apiType)
-				}
-			}, addr)
+			})
 			for _, down := range variants {
 				for _, asked := range []string{listenerType, listenerCollectionType} {
 					t.Run(down.name+" "+asked, func(t *testing.T) {
-						want := proto.CloneOf(p.resource)
-						want.Name = directoryAskedAs
+						want := proto.CloneOf(directory)
 						got := fetchDirectory(t, relay, down, asked)
 						if up.sotw && !down.sotw { // the version is a digest (ACK-4), or the server's
 							want.Version, got.Version = "", ""
@@ -212,10 +75,16 @@ func TestListCollection_LIST1_NAME3_NAME4_NAME5_VAR7(t *testing.T) {
 				}
 			}
 			relay.consistent(t)
-			p.mu.Lock()
-			defer p.mu.Unlock()
+			asked := make(map[string]int) // how often a name was asked for
+			for _, q := range p.Requests("") {
+				for _, name := range keysOf(q.Subscribe) {
+					if q.Nonce == "" {
+						asked[q.TypeURL+" "+name]++
+					}
+				}
+			}
 			want := map[string]int{listenerType + " " + directoryName: 1, listenerCollectionType + " " + directoryName: 1}
-			if diff := cmp.Diff(want, p.asked); diff != "" && !up.files && !up.rest { // a poll asks each time
+			if diff := cmp.Diff(want, asked); diff != "" && !up.files && !up.rest { // a poll asks each time
 				t.Errorf("NAME-3: asked for (-want +got):\n%s", diff)
 			}
 		})
@@ -301,46 +170,20 @@ func unwrapDirectory(t *testing.T, asked string, r *discovery.DiscoveryResponse)
 // A state of the world with a bare list collection is rejected with the reason, and
 // costs nothing that has a name.
 func TestListCollection_LIST1_bare(t *testing.T) {
-	p := newDirectoryPlane(t)
-	nacks := make(chan string, 16)
-	lis := ports.Listen(t)
-	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, g grpc.ServerStream) error {
-		named := &anypb.Any{TypeUrl: listenerType, Value: []byte("\n\x01x")}
-		for {
-			q := new(discovery.DiscoveryRequest)
-			if err := g.RecvMsg(q); err != nil {
-				return err
-			}
-			if q.GetErrorDetail() != nil {
-				nacks <- q.GetErrorDetail().GetMessage()
-			}
-			if q.GetResponseNonce() != "" {
-				continue
-			}
-			if err := g.SendMsg(&discovery.DiscoveryResponse{
-				TypeUrl: q.GetTypeUrl(), VersionInfo: "1", Nonce: "1", Resources: []*anypb.Any{p.resource.Resource, named},
-			}); err != nil {
-				return err
-			}
-		}
-	}))
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = s.Serve(lis) }) // ends with Stop
-	defer serving.Wait()
-	defer s.Stop()
-	relay := startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = "AGGREGATED_GRPC" }, lis.Addr().String())
+	p, directory := newDirectoryPlane(t)
+	p.Behave(func(b *plane.Behaviour) { b.Wrap = false })
+	p.Apply(plane.Change{Set: []plane.Resource{{TypeURL: listenerType, Name: "bare", Payload: directory.GetResource()}}})
+	p.set(listenerType, "x", true)
+	relay := startRelayOver(t, upSotwADS, p, nil)
 	c := newClient(t, relay.addr, "client")
 	if err := c.connect(true); err != nil {
 		t.Fatal(err)
 	}
-	c.subscribe(listenerType, []string{"x"}, nil)
+	c.subscribe(listenerType, []string{"*"}, nil)
 	c.awaitHolding(t, listenerType, "x")
-	select {
-	case reason := <-nacks:
-		if want := "resources[0].value: a payload of this type has no name of its own: it must be wrapped in envoy.service.discovery.v3.Resource with a name"; !strings.Contains(reason, want) {
-			t.Errorf("ACK-6: rejected with %q, want %q", reason, want)
-		}
-	case <-time.After(patience):
-		t.Error("ACK-6: not rejected")
+	waitFor(t, "ACK-6: a NACK", func() bool { return len(p.Rejections(listenerType)) > 0 })
+	const want = "resources[0].value: a payload of this type has no name of its own: it must be wrapped in envoy.service.discovery.v3.Resource with a name"
+	if reason := p.Rejections(listenerType)[0]; !strings.Contains(reason, want) {
+		t.Errorf("ACK-6: rejected with %q, want %q", reason, want)
 	}
 }

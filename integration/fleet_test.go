@@ -3,17 +3,14 @@ package integration
 import (
 	"flag"
 	"fmt"
-	"net"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 var (
@@ -22,42 +19,12 @@ var (
 	fleetSockets = flag.Int("fleet.sockets", 6000, "connections of its clients; further ones share them")
 )
 
-// plainPlane is a control plane with one cluster for everybody, and as little else as there can be.
-type plainPlane struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
-}
-
-// DeltaAggregatedResources implements discovery.AggregatedDiscoveryServiceServer.
-func (plainPlane) DeltaAggregatedResources(s discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	for {
-		r, err := s.Recv()
-		if err != nil {
-			return err
-		}
-		if r.GetResponseNonce() != "" {
-			continue
-		}
-		if err := s.Send(&discovery.DeltaDiscoveryResponse{
-			TypeUrl: r.GetTypeUrl(), Nonce: "1",
-			Resources: []*discovery.Resource{{Name: "c", Version: "1", Resource: &anypb.Any{TypeUrl: r.GetTypeUrl(), Value: payloadOf("c", 1)}}},
-		}); err != nil {
-			return err
-		}
-	}
-}
-
+// startPlainPlane starts a control plane with one cluster for everybody.
 func startPlainPlane(t *testing.T) string {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, plainPlane{})
-	done := make(chan struct{})
-	go func() { defer close(done); _ = server.Serve(lis) }() // Stop ends it
-	t.Cleanup(func() { server.Stop(); <-done })
-	return lis.Addr().String()
+	p := newPlane(t)
+	p.set(clusterType, "c", true)
+	return p.addr
 }
 
 // TestFleet has isolated clients of one identity come through one address to a relay of which only the

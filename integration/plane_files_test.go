@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // replacement is how a file gets new contents (FILE-1).
@@ -82,9 +84,16 @@ func (p *testPlane) writeFileLocked(typeURL string) {
 	}
 	r := &discovery.DiscoveryResponse{TypeUrl: typeURL, VersionInfo: p.Version(typeURL)}
 	for _, x := range p.Contents(typeURL) {
-		r.Resources = append(r.Resources, x.Payload)
+		payload := x.Payload
+		if strings.HasSuffix(x.Payload.GetTypeUrl(), "Collection") { // which has no name of its own
+			payload = new(anypb.Any)
+			if err := payload.MarshalFrom(&discovery.Resource{Name: x.Name, Version: x.Version, Resource: x.Payload}); err != nil {
+				p.files.t.Error(err)
+			}
+		}
+		r.Resources = append(r.Resources, payload)
 	}
-	p.files.write(serviceOf(typeURL).noun+p.files.ext, r)
+	p.files.write(typeURL[strings.LastIndexByte(typeURL, '.')+1:]+p.files.ext, r)
 }
 
 func (p *testPlane) writeFilesLocked() {

@@ -41,7 +41,9 @@ func (h *polls) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	request.TypeUrl = services[i].TypeURL
+	if request.GetTypeUrl() == "" {
+		request.TypeUrl = services[i].TypeURL
+	}
 	p := h.plane
 	if p.divide != nil {
 		p = p.divide(request.GetNode())

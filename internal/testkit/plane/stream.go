@@ -185,12 +185,12 @@ func (p *Plane) receiveAll(g grpc.ServerStream, st *stream) error {
 	}
 }
 
-// typed fills in the type of a type's own service, and refuses others (VAR-10).
+// typed fills in the type of a type's own service, and refuses others (VAR-10) but list collections of it.
 func (st *stream) typed(typeURL *string) error {
 	switch {
 	case st.only == "" && *typeURL == "":
 		return status.Error(codes.InvalidArgument, "a request without type URL")
-	case st.only == "" || *typeURL == st.only:
+	case st.only == "" || *typeURL == st.only || *typeURL == st.only+"Collection":
 	case *typeURL == "":
 		*typeURL = st.only
 	default:
