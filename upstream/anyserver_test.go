@@ -103,7 +103,7 @@ func receive(stream grpc.ServerStream, delta bool) (*discoveryv3.DiscoveryReques
 	if err := stream.RecvMsg(d); err != nil {
 		return nil, err
 	}
-	req.Node, req.TypeUrl, req.ResourceNames, req.ResponseNonce = d.Node, d.TypeUrl, d.ResourceNamesSubscribe, d.ResponseNonce
+	req.Node, req.TypeUrl, req.ResourceNames, req.ResponseNonce, req.ErrorDetail = d.Node, d.TypeUrl, d.ResourceNamesSubscribe, d.ResponseNonce, d.ErrorDetail
 	return req, nil
 }
 

@@ -54,10 +54,16 @@ func errorDetail(reason error) *statuspb.Status {
 }
 
 // envelope is what a response must be answered with.
-type envelope struct{ typeURL, nonce, version string }
+type envelope struct {
+	typeURL, nonce, version string
+
+	content uint64 // see contentSum; 0: not known
+}
 
 // envelopeOf is what a response must be answered with.
-func envelopeOf(r *wire.Received) envelope { return envelope{r.TypeURL, r.Nonce, r.Version} }
+func envelopeOf(r *wire.Received) envelope {
+	return envelope{typeURL: r.TypeURL, nonce: r.Nonce, version: r.Version}
+}
 
 // response makes the target of a variant's next response.
 func (a APIType) response() *wire.Received {

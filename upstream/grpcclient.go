@@ -115,11 +115,24 @@ func (c *grpcClient) links() iter.Seq[*streamLink] {
 func (c *grpcClient) rung() { c.answerAll(c.held.ready(time.Now())) }
 
 // next implements client.
-func (c *grpcClient) next() time.Time { return moment.Earlier(c.held.next(), c.retryAt()) }
+func (c *grpcClient) next() time.Time {
+	at := moment.Earlier(c.held.next(), c.retryAt())
+	for k := range c.links() {
+		if k.line.serving() {
+			at = moment.Earlier(at, k.nacks.next())
+		}
+	}
+	return at
+}
 
 // elapse implements client.
 func (c *grpcClient) elapse(now time.Time) {
 	c.answerAll(c.held.ready(now))
+	for k := range c.links() {
+		if k.line.serving() {
+			k.elapse(now)
+		}
+	}
 	c.retry(now)
 }
 

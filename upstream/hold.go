@@ -58,12 +58,8 @@ func (h *ackHold) tell(w verdict.Word) {
 }
 
 // expect begins to listen to clients about a response that the Store is about to apply:
-// clients may answer before the Store returns. before is the Store's last change. It
-// returns nil where nothing is held.
+// clients may answer before the Store returns. before is the Store's last change.
 func (h *ackHold) expect(k *streamLink, e envelope, before uint64, at time.Time) *heldAnswer {
-	if h.wait == 0 {
-		return nil
-	}
 	a := &heldAnswer{
 		envelope: e, link: k, due: at.Add(2 * h.wait), changes: verdict.Span{First: before + 1, Last: math.MaxUint64},
 	}

@@ -142,7 +142,7 @@ func TestStateDialect(t *testing.T) {
 
 // An answer to what was never asked for would ask for it.
 func TestSUB2NoAnswerWithoutSubscription(t *testing.T) {
-	if r := newStateDialect(false).answer(envelope{clusters, "n", "1"}, errNotAsked); r != nil {
+	if r := newStateDialect(false).answer(envelope{typeURL: clusters, nonce: "n", version: "1"}, errNotAsked); r != nil {
 		t.Errorf("answered %v", r)
 	}
 }
@@ -237,13 +237,13 @@ func TestRES17WhatIsPutOffIsSaid(t *testing.T) {
 			out := [][]request{d.subscribe(sub(endpoints, "a"), 0, limit)}
 			d.begin()
 			out = append(out, d.subscribe(sub(endpoints, "a", long), 0, limit), d.flush())
-			out = append(out, []request{d.answer(envelope{endpoints, "n", "1"}, nil)})
+			out = append(out, []request{d.answer(envelope{typeURL: endpoints, nonce: "n", version: "1"}, nil)})
 			d.begin()
 			return append(out, d.flush(), d.flush())
 		}, [][]string{{"[a] v= n="}, nil, nil, {"[a] v=1 n=n"}, {"[] v=1 n=n", "[a] v=1 n=n"}, nil}},
 		"SUB-2 no answer asks for what is put off": {func(d *stateDialect) [][]request {
 			out := [][]request{d.subscribe(sub(endpoints, long), 0, limit)}
-			if r := d.answer(envelope{endpoints, "n", "1"}, errNotAsked); r != nil {
+			if r := d.answer(envelope{typeURL: endpoints, nonce: "n", version: "1"}, errNotAsked); r != nil {
 				out = append(out, []request{r})
 			}
 			return out
@@ -272,7 +272,7 @@ func TestAnswerWhileSomethingIsPutOff_RES17(t *testing.T) {
 	if got := d.subscribe(sub(endpoints, late), 0, 100); got != nil {
 		t.Fatalf("said %v, want it put off", said(got))
 	}
-	r, ok := d.answer(envelope{endpoints, "n", "1"}, nil).(*discoveryv3.DiscoveryRequest)
+	r, ok := d.answer(envelope{typeURL: endpoints, nonce: "n", version: "1"}, nil).(*discoveryv3.DiscoveryRequest)
 	if !ok {
 		t.Fatal("no answer")
 	}
@@ -288,6 +288,7 @@ const (
 	stateADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 	stateCDS = "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters"
 	stateEDS = "/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints"
+	deltaADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 	deltaCDS = "/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters"
 	deltaEDS = "/envoy.service.endpoint.v3.EndpointDiscoveryService/DeltaEndpoints"
 )

@@ -70,17 +70,17 @@ func TestAskedAnewAcrossAFullList_STR4_RES2(t *testing.T) {
 	}
 	for _, typeURL := range []string{clusters, endpoints} {
 		expect(d.subscribe(sub(typeURL, "x", "y"), 0, 1<<20), "[x y] v= n=")
-		expect([]request{d.answer(envelope{typeURL, "n1", "1"}, nil)}, "[x y] v=1 n=n1")
+		expect([]request{d.answer(envelope{typeURL: typeURL, nonce: "n1", version: "1"}, nil)}, "[x y] v=1 n=n1")
 		expect(d.subscribe(unsub(typeURL, "x"), 0, 1<<20), "[y] v=1 n=n1")
 		expect(d.subscribe(sub(typeURL, "x"), 0, 1<<20), "[x y] v=1 n=n1")
 	}
-	expect([]request{d.answer(envelope{clusters, "n2", "2"}, nil)}, "[x y] v=2 n=n2")
+	expect([]request{d.answer(envelope{typeURL: clusters, nonce: "n2", version: "2"}, nil)}, "[x y] v=2 n=n2")
 	expect(d.behind(clusters))
-	expect([]request{d.answer(envelope{endpoints, "n2", "2"}, nil)}, "[y] v=2 n=n2")
+	expect([]request{d.answer(envelope{typeURL: endpoints, nonce: "n2", version: "2"}, nil)}, "[y] v=2 n=n2")
 	expect(d.behind(endpoints), "[x y] v=2 n=n2")
 	expect(d.behind(endpoints))
 	expect(d.subscribe(unsub(endpoints, "x"), 0, 1<<20), "[y] v=2 n=n2")
-	expect([]request{d.answer(envelope{endpoints, "n3", "3"}, nil)}, "[y] v=3 n=n3")
+	expect([]request{d.answer(envelope{typeURL: endpoints, nonce: "n3", version: "3"}, nil)}, "[y] v=3 n=n3")
 	expect(d.behind(endpoints))
 }
 

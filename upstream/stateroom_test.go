@@ -47,7 +47,7 @@ func TestRES17NewestNamesAreLeftOut(t *testing.T) {
 	if got := say(sub(endpoints, name(12))); got != nil || len(left) != 5 {
 		t.Errorf("said %d names again for one that is left out; left out: %d", len(got), len(left))
 	}
-	if r := d.answer(envelope{endpoints, "nonce", "version"}, nil); proto.Size(r) > limit || len(d.types[endpoints].last) != 8 {
+	if r := d.answer(envelope{typeURL: endpoints, nonce: "nonce", version: "version"}, nil); proto.Size(r) > limit || len(d.types[endpoints].last) != 8 {
 		t.Errorf("an answer of %d bytes with %d names", proto.Size(r), len(d.types[endpoints].last))
 	}
 	if got := d.behind(endpoints); got != nil {

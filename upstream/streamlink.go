@@ -24,6 +24,7 @@ type streamLink struct {
 	asked   map[string]time.Time // types, since when
 	added   map[string]time.Time // when names of a type that is asked for were last added (UPS-3)
 	opening *query               // the first request
+	nacks   nacks
 }
 
 // subscribed implements link.
@@ -114,11 +115,12 @@ func (k *streamLink) subscribe(sub wire.Subscription) {
 // ask writes one subscription.
 //
 // In the state of the world a request names the last response, which acknowledges it: an
-// answer that is held cannot be held any longer.
+// answer that is held, or a NACK that waits, cannot do so any longer.
 func (k *streamLink) ask(sub wire.Subscription) {
 	c := k.client
 	if c.cfg.APIType.State() {
 		c.answerAll(c.held.release(k, sub.TypeURL))
+		k.answerWaiting(sub.TypeURL)
 	}
 	reserved := 0
 	if !k.greeted {
@@ -268,6 +270,7 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 	}
 	if reason != nil {
 		c.answerAll(c.held.release(k, e.typeURL)) // which came before
+		e.content = contentSum(r)
 	}
 	k.answer(e, reason, at)
 }
@@ -277,7 +280,12 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held bool, reason error) {
 	c := k.client
 	before := c.store.Sequence()
-	a := c.held.expect(k, e, before, at)
+	var a *heldAnswer
+	if c.held.wait > 0 {
+		if e.content = contentSum(r); !k.nacks.spent(e) {
+			a = c.held.expect(k, e, before, at)
+		}
+	}
 	reason = c.session.safety.apply(c.store, k.line.id, &r.Response, at)
 	if d, state := k.dialect.(*stateDialect); state && reason == nil {
 		d.came(&r.Response)
@@ -297,8 +305,35 @@ func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held boo
 	return held, reason
 }
 
-// answer acknowledges a response, or rejects it for a reason.
+// answer acknowledges a response, or rejects it for a reason. What waits of the type goes before.
 func (k *streamLink) answer(e envelope, reason error, at time.Time) {
+	if reason != nil {
+		k.client.report.noteRejected(e.typeURL, e.nonce, reason, at)
+	}
+	if !k.nacks.same(e, reason) {
+		k.answerWaiting(e.typeURL)
+	}
+	if !k.nacks.wait(e, reason, time.Now()) {
+		k.reply(e, reason)
+	}
+}
+
+// answerWaiting writes the NACK of a type that waits.
+func (k *streamLink) answerWaiting(typeURL string) {
+	if e, reason := k.nacks.take(typeURL, time.Now()); reason != nil {
+		k.reply(e, reason)
+	}
+}
+
+// elapse writes the NACKs that have waited long enough.
+func (k *streamLink) elapse(now time.Time) {
+	for _, typeURL := range k.nacks.due(now) {
+		k.answerWaiting(typeURL)
+	}
+}
+
+// reply writes an ACK or a NACK.
+func (k *streamLink) reply(e envelope, reason error) {
 	kind := KindAck
 	if reason != nil {
 		kind = KindNack
@@ -308,9 +343,6 @@ func (k *streamLink) answer(e envelope, reason error, at time.Time) {
 		if d, state := k.dialect.(*stateDialect); state {
 			k.say(d.behind(e.typeURL))
 		}
-	}
-	if reason != nil {
-		k.client.report.noteRejected(e.typeURL, e.nonce, reason, at)
 	}
 }
 
