@@ -5,17 +5,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
-
-	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
-	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // TestAdminPort reads every page while something is cached.
@@ -102,41 +95,5 @@ func decode(t *testing.T, relay *testRelay, path string, v any) {
 	_, body := relay.get(t, path)
 	if err := json.Unmarshal([]byte(body), v); err != nil {
 		t.Fatalf("%s: %v in %s", path, err, body)
-	}
-}
-
-// TestDrain: new streams are refused, those that are open are told to go, and the
-// relay ends.
-func TestDrain_OPS4(t *testing.T) {
-	p := newPlane(t)
-	p.set(clusterType, "c1", true)
-	relay := startRelay(t, nil, p.addr)
-	c := newClient(t, relay.addr, "a")
-	if err := c.connect(true); err != nil {
-		t.Fatal(err)
-	}
-	c.subscribe(clusterType, []string{"*"}, nil)
-	c.awaitHolding(t, clusterType, "c1")
-	// The relay looks for its control plane by itself: a session may have found it before.
-	var health *grpc_health_v1.HealthCheckResponse
-	var err error
-	if _, ok := wait.Until(time.Minute, func() bool {
-		health, err = grpc_health_v1.NewHealthClient(c.conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-		return err == nil && health.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
-	}); !ok {
-		t.Errorf("health: %v, %v", health, err)
-	}
-	relay.stop()
-	c.await(t, "OPS-4: the stream's end", func() bool { return !c.connected() })
-	if err := c.ended(); status.Code(err) != codes.Unavailable {
-		t.Errorf("OPS-4: after the drain the stream ended with %v", err)
-	}
-	conn, err := xdsclient.Dial("passthrough:///"+relay.addr, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := xdsclient.New(xdsclient.Options{Conn: conn}).Run(t.Context()); status.Code(err) != codes.Unavailable {
-		t.Errorf("OPS-4: a new stream after the drain: %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
@@ -90,34 +89,6 @@ func TestClientFeaturesUpstream_AGG3_STR2_RES13(t *testing.T) {
 	if got, want := node.GetClientFeatures(), []string{lb, "xds.config.resource-in-sotw", "xds.config.supports-resource-in-sotw", ttlFeature, "xds.endpoint.x"}; !slices.Equal(got, want) {
 		t.Errorf("AGG-3 TTL-1 RES-13: client features upstream %v, want %v", got, want)
 	}
-}
-
-// TestScopesLinger: a scope without clients closes after the linger, and a client
-// that comes back before then finds it as it was.
-func TestScopesLinger_AGG3_SUB11(t *testing.T) {
-	p := newPlane(t)
-	p.set(clusterType, "c1", true)
-	relay := startRelay(t, func(c *config.Config) {
-		c.Aggregation.Linger = config.Duration(time.Second)
-		c.Aggregation.Otherwise = config.Isolate
-	}, p.addr)
-	c := newClient(t, relay.addr, "a")
-	for range 2 { // the second time within the linger
-		if err := c.connect(false); err != nil {
-			t.Fatal(err)
-		}
-		c.subscribe(clusterType, []string{"*"}, nil)
-		c.awaitHolding(t, clusterType, "c1")
-		c.disconnect()
-	}
-	if p.Opened() != 1 {
-		t.Errorf("AGG-3: %d streams upstream, want 1 that lingered", p.Opened())
-	}
-	waitFor(t, "the scope's end", func() bool { return len(p.streamsNow()) == 0 })
-	waitFor(t, "the relay's forgetting", func() bool {
-		_, body := relay.get(t, "/resources")
-		return body == "[\n]\n"
-	})
 }
 
 // TestWildcardBesideNames holds SUB-12 on the wire: a resource that is only named

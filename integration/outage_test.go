@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"strings"
 	"testing"
 )
@@ -65,28 +64,6 @@ func TestControlPlaneOutage_OPS1_RES12_SUB9(t *testing.T) {
 		t.Errorf("RES-12: after the outage sent %v, removed %v; want c1, c9 and c3", sent, removed)
 	}
 	relay.consistent(t)
-}
-
-// TestReadiness shows when clients should come.
-func TestReadiness_OPS4(t *testing.T) {
-	p := newPlane(t)
-	p.stop()
-	relay := startRelay(t, nil, p.addr)
-	if code, body := relay.get(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "plane-0") {
-		t.Errorf("ready before the upstream was reached: %d %s", code, body)
-	}
-	if code, _ := relay.get(t, "/livez"); code != http.StatusOK {
-		t.Errorf("/livez: %d", code)
-	}
-	p.restart(t)
-	waitFor(t, "readiness", func() bool {
-		code, _ := relay.get(t, "/readyz")
-		return code == http.StatusOK
-	})
-	p.stop() // once reached it stays ready: the cache serves
-	if code, body := relay.get(t, "/readyz"); code != http.StatusOK {
-		t.Errorf("OPS-1: not ready during an outage: %d %s", code, body)
-	}
 }
 
 // TestFederation serves names of several authorities over one stream, each from
