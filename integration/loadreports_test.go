@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/config"
@@ -119,29 +117,6 @@ func TestLoadReports_LRS1_Stop(t *testing.T) {
 	p.checkLoads(t)
 }
 
-// What is under way is no sum over time: the newest value of each client counts, until it
-// leaves.
-func TestLoadReports_LRS1_UnderWay(t *testing.T) {
-	t.Parallel()
-	p := newLoadPlane(t)
-	relay := startRelay(t, scopedByCluster, p.addr)
-	a, b := newLoadClient(t, relay.addr, "a", "web", nil), newLoadClient(t, relay.addr, "b", "web", nil)
-	a.join()
-	b.join()
-	expect := func(what string, want uint64) {
-		t.Helper()
-		waitFor(t, what, func() bool { return p.loads.UnderWay("web") == want })
-	}
-	a.report(requests(1, 5))
-	b.report(requests(1, 7))
-	expect("both clients'", 12)
-	a.report(requests(1, 2))
-	expect("the newest of one", 9)
-	b.leave()
-	a.report(requests(1, 3))
-	expect("those of the one that is left", 3)
-}
-
 // The relay presents what the scope's xDS stream does, with the same token.
 func TestLoadReports_LRS1_Node(t *testing.T) {
 	t.Parallel()
@@ -165,66 +140,6 @@ func TestLoadReports_LRS1_Node(t *testing.T) {
 	}
 	if len(tokens) != 1 || tokens[0] != "Bearer secret" {
 		t.Errorf("%d tokens", len(tokens))
-	}
-}
-
-// The server's words reach the clients of a scope, and later ones too.
-func TestLoadReports_LRS2_Answers(t *testing.T) {
-	t.Parallel()
-	p := newLoadPlane(t)
-	p.loads.Want(&loadv3.LoadStatsResponse{Clusters: []string{"shop", "cart"}, ReportEndpointGranularity: true})
-	relay := startRelay(t, scopedByCluster, p.addr)
-	for range 2 {
-		c := newLoadClient(t, relay.addr, "a", "web", nil)
-		c.join()
-		if d := c.told.GetLoadReportingInterval().AsDuration(); len(c.told.GetClusters()) != 2 || !c.told.GetReportEndpointGranularity() || d != 10*time.Second {
-			t.Errorf("told %v: an interval of 0 is never sent", c.told)
-		}
-	}
-	c := newLoadClient(t, relay.addr, "a", "web", nil)
-	c.join()
-	p.loads.Want(&loadv3.LoadStatsResponse{Clusters: []string{"shop"}, LoadReportingInterval: durationpb.New(time.Second)})
-	p.loads.Break()
-	c.hear()
-	if d := c.told.GetLoadReportingInterval().AsDuration(); len(c.told.GetClusters()) != 1 || d != time.Second {
-		t.Errorf("told %v", c.told)
-	}
-}
-
-// A control plane without the service: clients get UNIMPLEMENTED at once, it is asked once,
-// and resources are served as ever.
-func TestLoadReports_LRS2_Unserved(t *testing.T) {
-	t.Parallel()
-	asked := make(chan string, 100)
-	p := newPlane(t, grpc.UnknownServiceHandler(func(_ any, g grpc.ServerStream) error {
-		method, _ := grpc.MethodFromServerStream(g)
-		asked <- method
-		return status.Error(codes.Unimplemented, "unknown service")
-	}))
-	p.set(clusterType, "c1", true)
-	relay := startRelay(t, scopedByCluster, p.addr)
-	x := newClient(t, relay.addr, "a")
-	x.profile = &corev3.Node{Cluster: "web"}
-	if err := x.connect(false); err != nil {
-		t.Fatal(err)
-	}
-	x.subscribe(clusterType, []string{"*"}, nil)
-	x.awaitHolding(t, clusterType, "c1")
-	for i := range 10 {
-		c := newLoadClient(t, relay.addr, fmt.Sprint(i), []string{"web", "api"}[i%2], nil)
-		c.begin()
-		c.wantEnd(codes.Unimplemented)
-	}
-	if len(asked) != 1 || !strings.HasSuffix(<-asked, "LoadReportingService/StreamLoadStats") {
-		t.Errorf("asked %d times", len(asked))
-	}
-	if n := relay.metric(t, "xdsrelay_loadreport_refused_total", `reason="unserved"`); n != 10 {
-		t.Errorf("counted %d clients", n)
-	}
-	p.set(clusterType, "c2", true)
-	x.awaitHolding(t, clusterType, "c1", "c2")
-	if n := relay.metric(t, "xdsrelay_upstream_streams_closed_total", ""); n != 0 {
-		t.Errorf("%d xDS streams ended", n)
 	}
 }
 
