@@ -28,7 +28,7 @@ func Default() *Config {
 			Drain:            Duration(20 * time.Second),
 			MaxConnectionAge: Duration(30 * time.Minute),
 			Keepalive:        Keepalive{Time: Duration(time.Minute), Timeout: Duration(20 * time.Second)},
-			RESTWait:         Duration(30 * time.Second),
+			RESTWait:         Duration(800 * time.Millisecond),
 		},
 		Admin:       Admin{Listen: "127.0.0.1:19100", SocketMode: 0o600},
 		Peers:       Peers{MaxBytes: GiB},

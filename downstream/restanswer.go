@@ -9,6 +9,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -111,6 +112,7 @@ func (a *answer) grpcCode() codes.Code {
 
 // write sends the answer.
 func (a *answer) write(w http.ResponseWriter) {
+	w.Header().Set("Server", wire.RelayIdentifier) // a relay that polls reads 304 in its light
 	if a.leave {
 		w.Header().Set("Connection", "close") // over HTTP/2 net/http sends a GOAWAY instead
 	}

@@ -144,6 +144,7 @@ func TestREST_VAR5(t *testing.T) {
 // drains.
 func TestREST_OPS4(t *testing.T) {
 	cfg := oneUpstream()
+	cfg.Server.RESTWait = config.Duration(time.Minute)
 	cfg.Server.Drain = config.Duration(50 * time.Millisecond)
 	r := runREST(t, cfg)
 	type outcome struct {

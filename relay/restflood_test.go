@@ -180,6 +180,31 @@ func TestFloodsOfHTTP_LIM2(t *testing.T) {
 	}
 }
 
+// By default, a poll without news ends before the client's patience does, as an Envoy without a
+// request_timeout has it: one second.
+func TestQuietPoll_REST1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := runBubbled(t, func(*config.Config) {})
+		pass(time.Second)
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return b.rest.DialContext(ctx) }}
+		defer transport.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://relay/v3/discovery:endpoints",
+			strings.NewReader(`{"node":{"id":"n"},"resource_names":["x"]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := (&http.Client{Transport: transport, Timeout: time.Second}).Do(r)
+		if err != nil {
+			t.Fatalf("REST-1: %v", err)
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusNotModified {
+			t.Errorf("REST-1: the poll ended with %d, want 304", answer.StatusCode)
+		}
+		synctest.Wait() // see bubbled.rest
+	})
+}
+
 // Clients that poll are not slowed, however much they ask for and are sent.
 func TestPollsAreNoFlood_LIM2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

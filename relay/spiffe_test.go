@@ -63,6 +63,7 @@ func newMesh(t *testing.T, change func(*config.Config), prepare func(*mesh)) *me
 	}))
 	cfg := configOf(upstreamAt("plane", m.plane.address))
 	cfg.Upstreams[0].Settle = config.Duration(100 * time.Millisecond)
+	cfg.Server.RESTWait = config.Duration(time.Minute)
 	cfg.Upstreams[0].TLS = &config.UpstreamTLS{SPIFFE: &config.ClientSPIFFE{Socket: m.api.Socket(), ServerIDs: []string{"spiffe://td/plane"}}}
 	cfg.Server.TLS = &config.ServerTLS{SPIFFE: &config.SPIFFE{Socket: m.api.Socket()}}
 	if change != nil {

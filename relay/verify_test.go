@@ -54,6 +54,7 @@ func newTrustWith(t *testing.T, change func(*config.Config), more func(*Relay)) 
 	})
 	cfg := configOf(upstreamAt("plane", p.address))
 	cfg.Upstreams[0].Settle = config.Duration(100 * time.Millisecond) // lists are complete soon
+	cfg.Server.RESTWait = config.Duration(time.Minute)                // polls are held until something ends them
 	certFile, keyFile := tr.dir.PutPair("relay", tr.ca.Server(relayHost))
 	cfg.Server.TLS = &config.ServerTLS{CertFile: certFile, KeyFile: keyFile, ClientCAFile: tr.dir.PutCA("clients", tr.ca)}
 	change(cfg)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // exchange counts the polls of one poller on their way out, and what comes back.
@@ -22,6 +23,7 @@ type exchange struct {
 	begun    time.Time    // of the last poll; the poller's goroutine alone looks
 	owed     atomic.Value // RequestKind: what the next poll says of the last response
 	received atomic.Int64 // bytes of the last response
+	relay    bool         // the last response is a relay's; as begun
 }
 
 func newExchange(w *web, x *replica, with headers, sent func(RequestKind)) *exchange {
@@ -51,6 +53,7 @@ func (e *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.relay = wire.FromRelay(resp.Header.Get("Server"))
 	resp.Body = &countedBody{resp.Body, &e.received}
 	return resp, nil
 }

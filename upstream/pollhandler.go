@@ -30,12 +30,18 @@ func (k *pollLink) OnResponse(r *restjson.Response, names []string) error {
 
 // OnUnchanged implements restjson.Handler. It is about the names of the last accepted
 // response. Servers without resources of the type answer so to the first poll too, which
-// presents no version: then collections were answered, and nothing was removed.
+// presents no version: then collections were answered, and nothing was removed. A relay answers so, too, while
+// it does not know the answer yet: then nothing was answered.
 func (k *pollLink) OnUnchanged() {
-	at, begun := time.Now(), k.exchange.begun
+	at, begun, relay := time.Now(), k.exchange.begun, k.exchange.relay
 	k.tell(func() {
 		c, id := k.client, k.line.id
 		names := k.accepted
+		if names == nil && relay {
+			k.present(at)
+			c.session.settle()
+			return
+		}
 		if names == nil {
 			names = k.list
 			// It cannot be rejected, there is nothing in it.

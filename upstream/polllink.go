@@ -207,6 +207,11 @@ func (k *pollLink) answered(names []string, at, begun time.Time) {
 	if begun.After(k.since) {
 		k.since = begun
 	}
+	k.present(at)
+}
+
+// present counts the server as there.
+func (k *pollLink) present(at time.Time) {
 	l := k.line
 	first := !l.established
 	l.answered(at)

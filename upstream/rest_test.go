@@ -491,6 +491,27 @@ func TestREST3(t *testing.T) {
 			b.unwant(virtualHosts, "a/b")
 			pass(time.Second)
 		},
+		"RES-7 a relay that knows nothing yet has not answered, another server has": func(n *network, srv *restServer, b *bed) {
+			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+				w.Header().Set("Server", wire.RelayIdentifier+"1.0")
+				statusOf(http.StatusNotModified)(w, r, poll)
+			})
+			list := delivery.NewSubscriber(func() {}, delivery.Form{State: true})
+			b.t.Cleanup(list.Leave)
+			list.Join(b.Store).Update(&delivery.Change{TypeURL: clusters, Subscribe: namesOf([]string{"*"})})
+			all := delivery.Pace{Acks: func(string) delivery.Acks { return delivery.Acknowledged }, Size: 1 << 20, Parts: 8, ListHold: time.Hour}
+			lists := func(want int) {
+				b.t.Helper()
+				pass(30 * time.Second)
+				if batches, _, err := list.Collect(all); err != nil || len(batches) != want {
+					b.t.Errorf("the client is sent %v (%v), want %d empty lists", batches, err, want)
+				}
+			}
+			runREST(b.t, n, b, "a:1")
+			lists(0)
+			srv.says(statusOf(http.StatusNotModified))
+			lists(1)
+		},
 		"UPS-2 one poll is tried at a time, and the others follow": func(n *network, srv *restServer, b *bed) {
 			stop := n.serveREST("a:1", srv)
 			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
