@@ -14,10 +14,10 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
@@ -77,9 +77,9 @@ func TestMemoryOfClientsAtRest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server := startBareServer(t)
+	addr, read := startBareServer(t)
 	var bare resting
-	bare.client, bare.name, bare.stack = costs(t, server.addr, func(acks int64) bool { return server.acks.Load() >= acks }, func() {})
+	bare.client, bare.name, bare.stack = costs(t, addr, func(acks int64) bool { return read.Load() >= acks }, func() {})
 	for _, rules := range []struct {
 		name   string
 		change func(*config.Config)
@@ -206,51 +206,35 @@ func take(t *testing.T, s discovery.AggregatedDiscoveryService_DeltaAggregatedRe
 	return acks
 }
 
-// bareServer answers each subscription, and keeps nothing.
-type bareServer struct {
-	discovery.UnimplementedAggregatedDiscoveryServiceServer
-
-	addr string
-	acks atomic.Int64
-}
-
-func startBareServer(t *testing.T) *bareServer {
+// startBareServer starts a server that answers each subscription, and keeps nothing but the number of ACKs.
+func startBareServer(t *testing.T) (addr string, acks *atomic.Int64) {
 	t.Helper()
-	lis := ports.Listen(t)
-	s, server := &bareServer{addr: lis.Addr().String()}, grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(server, s)
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(lis) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-done; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-	return s
-}
-
-// DeltaAggregatedResources implements the service.
-func (s *bareServer) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	for {
-		r, err := g.Recv()
-		if err != nil {
-			return err
-		}
-		if r.GetResponseNonce() != "" {
-			s.acks.Add(1)
-			continue
-		}
-		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "n"}
-		for _, name := range r.GetResourceNamesSubscribe() {
-			payload, err := anypb.New(&endpointv3.ClusterLoadAssignment{ClusterName: name})
+	acks = new(atomic.Int64)
+	s := &plane.Script{Delta: func(g plane.DeltaStream) error {
+		for {
+			r, err := g.Recv()
 			if err != nil {
 				return err
 			}
-			resp.Resources = append(resp.Resources, &discovery.Resource{Name: name, Version: "1", Resource: payload})
+			if r.GetResponseNonce() != "" {
+				acks.Add(1)
+				continue
+			}
+			resp := &discovery.DeltaDiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "n"}
+			for _, name := range r.GetResourceNamesSubscribe() {
+				payload, err := anypb.New(&endpointv3.ClusterLoadAssignment{ClusterName: name})
+				if err != nil {
+					return err
+				}
+				resp.Resources = append(resp.Resources, &discovery.Resource{Name: name, Version: "1", Resource: payload})
+			}
+			if err := g.Send(resp); err != nil {
+				return err
+			}
 		}
-		if err := g.Send(resp); err != nil {
-			return err
-		}
-	}
+	}}
+	lis := ports.Listen(t)
+	s.Serve(lis)
+	t.Cleanup(s.Stop)
+	return lis.Addr().String(), acks
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
@@ -131,10 +132,9 @@ func newScriptedClient(t testing.TB, addr string, form messages) *scriptedClient
 type scriptedPlane struct {
 	peer
 
-	addr    string
-	lis     net.Listener // nil once it was used
-	server  *grpc.Server // nil: stopped
-	serving sync.WaitGroup
+	addr   string
+	lis    net.Listener  // nil once it was used
+	script *plane.Script // nil: stopped
 }
 
 // newScriptedPlane makes a control plane whose port takes connections. Nobody
@@ -158,14 +158,13 @@ func (p *scriptedPlane) start(t testing.TB) {
 	if p.lis = nil; lis == nil {
 		lis = ports.Again(t, p.addr)
 	}
-	s := grpc.NewServer(grpc.UnknownServiceHandler(p.handle))
-	p.server = s
-	p.serving.Go(func() { _ = s.Serve(lis) }) // ends with stop
+	p.script = &plane.Script{Delta: p.handle}
+	p.script.Serve(lis)
 }
 
 // handle serves the incremental ADS stream and no other.
-func (p *scriptedPlane) handle(_ any, g grpc.ServerStream) error {
-	method, _ := grpc.MethodFromServerStream(g)
+func (p *scriptedPlane) handle(g plane.DeltaStream) error {
+	method, _ := grpc.Method(g.Context())
 	if method != deltaADS.method("") {
 		return status.Errorf(codes.Unimplemented, "the script knows no %s", method)
 	}
@@ -174,9 +173,8 @@ func (p *scriptedPlane) handle(_ any, g grpc.ServerStream) error {
 
 // stop ends the control plane as a crash does.
 func (p *scriptedPlane) stop() {
-	if p.server != nil {
-		p.server.Stop()
-		p.serving.Wait()
-		p.server = nil
+	if p.script != nil {
+		p.script.Stop()
+		p.script = nil
 	}
 }

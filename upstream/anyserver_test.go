@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +13,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 // anyServer is a control plane that takes streams of every method and does what the
@@ -46,12 +47,15 @@ func (n *network) serveAnyWith(host string, opts []grpc.ServerOption, unknown ..
 	n.t.Helper()
 	lis := bufconn.Listen(1 << 20)
 	s := &anyServer{t: n.t, unknown: unknown, streams: map[string]chan *anyStream{}}
-	srv := grpc.NewServer(append(opts, allowPings(), grpc.UnknownServiceHandler(s.handle))...)
+	script := &plane.Script{
+		Delta: func(g plane.DeltaStream) error { return s.take(g, true) },
+		State: func(g plane.StateStream) error { return s.take(g, false) },
+	}
+	script.Serve(lis, append(opts, allowPings())...)
 	n.mu.Lock()
 	n.hosts[host] = lis
 	n.mu.Unlock()
-	s.wg.Go(func() { _ = srv.Serve(lis) })
-	n.t.Cleanup(func() { srv.Stop(); s.wg.Wait() })
+	n.t.Cleanup(func() { script.Stop(); s.wg.Wait() })
 	return s
 }
 
@@ -65,8 +69,8 @@ func (s *anyServer) opened(method string) chan *anyStream {
 	return s.streams[method]
 }
 
-func (s *anyServer) handle(_ any, stream grpc.ServerStream) error {
-	method, _ := grpc.MethodFromServerStream(stream)
+func (s *anyServer) take(stream grpc.ServerStream, delta bool) error {
+	method, _ := grpc.Method(stream.Context())
 	as := &anyStream{
 		ServerStream: stream, t: s.t, opened: time.Now(), end: make(chan error, 1),
 		reqs: make(chan *discoveryv3.DiscoveryRequest, 1<<10), halfEnd: make(chan struct{}),
@@ -78,7 +82,7 @@ func (s *anyServer) handle(_ any, stream grpc.ServerStream) error {
 	s.wg.Go(func() {
 		defer close(as.halfEnd)
 		for {
-			req, err := receive(stream, strings.Contains(method, "/Delta"))
+			req, err := receive(stream, delta)
 			if err != nil {
 				return
 			}

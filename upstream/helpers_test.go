@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -365,8 +366,7 @@ func (n *network) config(hosts ...string) Config {
 
 // server is a control plane that does what the test says.
 type server struct {
-	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	grpc    *grpc.Server
+	script  plane.Script
 	net     *network
 	host    string
 	streams chan *serverStream
@@ -378,7 +378,7 @@ type server struct {
 }
 
 type serverStream struct {
-	discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
+	plane.DeltaStream
 	t       *testing.T
 	opened  time.Time
 	end     chan error
@@ -398,12 +398,11 @@ func (n *network) serve(host string, change ...func(*server)) *server {
 	for _, f := range change {
 		f(s)
 	}
-	s.grpc = grpc.NewServer(append(append([]grpc.ServerOption{allowPings()}, s.opts...), grpc.ForceServerCodecV2(rawCodec{encoding.GetCodecV2(grpcproto.Name)}))...)
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s.grpc, s)
+	s.script.Delta = s.take
+	s.script.Serve(lis, append(append([]grpc.ServerOption{allowPings()}, s.opts...), grpc.ForceServerCodecV2(rawCodec{encoding.GetCodecV2(grpcproto.Name)}))...)
 	n.mu.Lock()
 	n.hosts[host] = lis
 	n.mu.Unlock()
-	s.wg.Go(func() { _ = s.grpc.Serve(lis) })
 	n.t.Cleanup(s.stop)
 	return s
 }
@@ -413,17 +412,18 @@ func (s *server) stop() {
 	s.net.mu.Lock()
 	delete(s.net.hosts, s.host)
 	s.net.mu.Unlock()
-	s.grpc.Stop()
+	s.script.Stop()
 	s.wg.Wait()
 }
 
-func (s *server) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+// take hands a stream over to the test.
+func (s *server) take(stream plane.DeltaStream) error {
 	if s.refuse != nil {
 		return s.refuse
 	}
 	ss := &serverStream{
-		AggregatedDiscoveryService_DeltaAggregatedResourcesServer: stream,
-		t: s.net.t, opened: time.Now(), end: make(chan error, 1), halfEnd: make(chan struct{}),
+		DeltaStream: stream,
+		t:           s.net.t, opened: time.Now(), end: make(chan error, 1), halfEnd: make(chan struct{}),
 		reqs: make(chan *discoveryv3.DeltaDiscoveryRequest, 1<<12),
 	}
 	if !s.deaf {

@@ -2,13 +2,12 @@ package watch
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -16,17 +15,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -50,47 +48,22 @@ func TestParseAPIType(t *testing.T) {
 // responses, one stream each and a second between them; then it stays, or goes
 // away if there are more streams to come.
 type teller struct {
-	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	clusterservice.UnimplementedClusterDiscoveryServiceServer
-
 	mu      sync.Mutex
-	state   [][]*discoveryv3.DiscoveryResponse
-	delta   [][]*discoveryv3.DeltaDiscoveryResponse
+	state   scripted[discoveryv3.DiscoveryResponse]
+	delta   scripted[discoveryv3.DeltaDiscoveryResponse]
 	methods []string
 }
 
-func (s *teller) StreamAggregatedResources(g discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	return tell(s, "StreamAggregatedResources", &s.state, g)
-}
-
-func (s *teller) StreamClusters(g clusterservice.ClusterDiscoveryService_StreamClustersServer) error {
-	return tell(s, "StreamClusters", &s.state, g)
-}
-
-func (s *teller) DeltaClusters(g clusterservice.ClusterDiscoveryService_DeltaClustersServer) error {
-	return tell(s, "DeltaClusters", &s.delta, g)
-}
-
-func tell[Req, Resp any](s *teller, method string, streams *[][]*Resp, g grpc.BidiStreamingServer[Req, Resp]) error {
+// called notes a method. There are the aggregated ones, and those of clusters.
+func (s *teller) called(g grpc.ServerStream) error {
+	method, _ := grpc.Method(g.Context())
+	if method = path.Base(method); !strings.HasSuffix(method, "AggregatedResources") && !strings.HasSuffix(method, "Clusters") {
+		return status.Error(codes.Unimplemented, method)
+	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.methods = append(s.methods, method)
-	script := (*streams)[0]
-	*streams = (*streams)[1:]
-	last := len(*streams) == 0
-	s.mu.Unlock()
-	for _, r := range script {
-		if err := g.Send(r); err != nil {
-			return err
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-g.Context().Done():
-		}
-	}
-	if last {
-		<-g.Context().Done()
-	}
-	return status.Error(codes.Unavailable, "going away")
+	return nil
 }
 
 // RoundTrip answers polls: each with the next response of the next stream, with
@@ -128,22 +101,19 @@ func (s *teller) RoundTrip(r *http.Request) (*http.Response, error) {
 // reach leads to a teller in all variants.
 func reach(t *testing.T, s *teller) Transport {
 	t.Helper()
-	lis := bufconn.Listen(1 << 20)
-	g := grpc.NewServer()
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
-	clusterservice.RegisterClusterDiscoveryServiceServer(g, s)
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = g.Serve(lis) })
-	conn, err := xdsclient.Dial("passthrough:///server", nil, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return lis.DialContext(ctx)
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		g.Stop()
-		wg.Wait()
+	conn := connect(t, &plane.Script{
+		State: func(g plane.StateStream) error {
+			if err := s.called(g); err != nil {
+				return err
+			}
+			return play(&s.mu, &s.state, nil, g)
+		},
+		Delta: func(g plane.DeltaStream) error {
+			if err := s.called(g); err != nil {
+				return err
+			}
+			return play(&s.mu, &s.delta, nil, g)
+		},
 	})
 	return Transport{Conn: conn, HTTP: &http.Client{Transport: s}, URL: "https://server:18100"}
 }

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -50,25 +51,21 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// server sends what a test gives it, a second between two responses. Each
-// element of streams is one stream; the last one stays open.
-type server struct {
-	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	mu      sync.Mutex
-	streams [][]*discoveryv3.DeltaDiscoveryResponse
-	end     error
-}
+// scripted is what servers of either form play: each element is one stream, or one run of polls. A second passes
+// between two responses. The last stream stays open.
+type scripted[Response any] [][]*Response
 
-func (s *server) DeltaAggregatedResources(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	s.mu.Lock()
-	if len(s.streams) == 0 {
-		s.mu.Unlock()
-		return s.end
+// play plays the next stream.
+func play[Request, Response any](mu *sync.Mutex, streams *scripted[Response], end error, g grpc.BidiStreamingServer[Request, Response]) error {
+	mu.Lock()
+	if len(*streams) == 0 {
+		mu.Unlock()
+		return end
 	}
-	script := s.streams[0]
-	s.streams = s.streams[1:]
-	last := len(s.streams) == 0 && s.end == nil
-	s.mu.Unlock()
+	script := (*streams)[0]
+	*streams = (*streams)[1:]
+	last := len(*streams) == 0 && end == nil
+	mu.Unlock()
 	for _, r := range script {
 		if err := g.Send(r); err != nil {
 			return err
@@ -84,13 +81,23 @@ func (s *server) DeltaAggregatedResources(g discoveryv3.AggregatedDiscoveryServi
 	return status.Error(codes.Unavailable, "going away")
 }
 
+// server plays incremental streams, and then ends them with end if that is set.
+type server struct {
+	mu      sync.Mutex
+	streams scripted[discoveryv3.DeltaDiscoveryResponse]
+	end     error
+}
+
 func serve(t *testing.T, s *server) *grpc.ClientConn {
 	t.Helper()
+	return connect(t, &plane.Script{Delta: func(g plane.DeltaStream) error { return play(&s.mu, &s.streams, s.end, g) }})
+}
+
+// connect gives a connection to a scripted control plane.
+func connect(t *testing.T, s *plane.Script) *grpc.ClientConn {
+	t.Helper()
 	lis := bufconn.Listen(1 << 20)
-	g := grpc.NewServer()
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = g.Serve(lis) })
+	s.Serve(lis)
 	conn, err := xdsclient.Dial("passthrough:///server", nil, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return lis.DialContext(ctx)
 	}))
@@ -99,8 +106,7 @@ func serve(t *testing.T, s *server) *grpc.ClientConn {
 	}
 	t.Cleanup(func() {
 		_ = conn.Close()
-		g.Stop()
-		wg.Wait()
+		s.Stop()
 	})
 	return conn
 }

@@ -18,41 +18,19 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a server that does what a test says.
-type script struct {
-	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	delta func(discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error
-	state func(discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error
-}
-
-func (s *script) DeltaAggregatedResources(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	return s.delta(g)
-}
-
-func (s *script) StreamAggregatedResources(g discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	return s.state(g)
-}
-
-func serve(t *testing.T, s *script) string {
+func serve(t *testing.T, s *plane.Script) string {
 	t.Helper()
 	lis, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(grpc.WaitForHandlers(true))
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
-	done := make(chan error, 1)
-	go func() { done <- g.Serve(lis) }()
-	t.Cleanup(func() {
-		g.Stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	s.Serve(lis, grpc.WaitForHandlers(true))
+	t.Cleanup(s.Stop)
 	return lis.Addr().String()
 }
 
@@ -104,7 +82,7 @@ func TestFleetTakesUpAndAcknowledgesResponses(t *testing.T) {
 		t.Fatal(err)
 	}
 	update := make(chan struct{})
-	addr := serve(t, &script{delta: func(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	addr := serve(t, &plane.Script{Delta: func(g plane.DeltaStream) error {
 		first, err := g.Recv()
 		if err != nil {
 			return err
@@ -168,7 +146,7 @@ func TestFleetKeepsToFlowControl(t *testing.T) {
 	if len(versions) < 3*firstWindow {
 		t.Fatalf("the request has %d bytes, too few for this test", len(versions))
 	}
-	addr := serve(t, &script{delta: func(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	addr := serve(t, &plane.Script{Delta: func(g plane.DeltaStream) error {
 		r, err := g.Recv()
 		if err != nil {
 			return err
@@ -205,7 +183,7 @@ func TestFleetWithAClientThatDoesNotRead(t *testing.T) {
 	const clients = 2
 	set := content.Set{TypeURL: content.ClusterType, Count: 300, Size: 1 << 10}
 	arrived, paused := make(chan struct{}, clients), make(chan struct{})
-	addr := serve(t, &script{delta: func(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	addr := serve(t, &plane.Script{Delta: func(g plane.DeltaStream) error {
 		if _, err := g.Recv(); err != nil {
 			return err
 		}
@@ -280,7 +258,7 @@ func TestFleetNoticesWhatIsWrong(t *testing.T) {
 		"the end of the stream": {end: status.Error(codes.Unavailable, "away"), want: `gRPC status 14 "away"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			addr := serve(t, &script{delta: func(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+			addr := serve(t, &plane.Script{Delta: func(g plane.DeltaStream) error {
 				if c.end != nil {
 					return c.end
 				}
@@ -307,7 +285,7 @@ func TestFleetNoticesWhatIsWrong(t *testing.T) {
 // A removal leaves a client without what it should hold.
 func TestFleetNoticesARemoval(t *testing.T) {
 	set := content.Set{TypeURL: content.ClusterType, Count: 1, Size: 100}
-	addr := serve(t, &script{delta: func(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	addr := serve(t, &plane.Script{Delta: func(g plane.DeltaStream) error {
 		r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: set.TypeURL, Nonce: "1", Resources: []*discoveryv3.Resource{resource(t, set, 0, 0)}}
 		if err := g.Send(r); err != nil {
 			return err
@@ -334,7 +312,7 @@ func TestFleetNoticesARemoval(t *testing.T) {
 func TestFleetInTheStateOfTheWorld(t *testing.T) {
 	set := content.Set{TypeURL: content.ClusterType, Count: 3, Size: 100}
 	for count, want := range map[int]string{3: "", 2: "a list of 2 resources, there are 3"} {
-		addr := serve(t, &script{state: func(g discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+		addr := serve(t, &plane.Script{State: func(g plane.StateStream) error {
 			if first, err := g.Recv(); err != nil || len(first.GetResourceNames()) != 0 {
 				t.Errorf("the first request is %v, %v", first, err)
 			}
@@ -400,7 +378,7 @@ func TestFrames(t *testing.T) {
 func TestClientsLeave(t *testing.T) {
 	set := content.Set{TypeURL: content.ClusterType, Count: 3, Size: 100}
 	left := make(chan struct{}, 4)
-	addr := serve(t, &script{delta: func(g discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	addr := serve(t, &plane.Script{Delta: func(g plane.DeltaStream) error {
 		defer func() { left <- struct{}{} }()
 		if _, err := g.Recv(); err != nil {
 			return err
