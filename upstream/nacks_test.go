@@ -205,6 +205,24 @@ func TestNackOfClientsWaits_SUR8_ACK7(t *testing.T) {
 	})
 }
 
+// What is acknowledged at once, since clients had it rejected too often, goes behind the answers that wait (STR-8).
+func TestSpentContentGoesBehindHeldAnswers_ACK7_STR8(t *testing.T) {
+	withHeld(t, "behind", func(h *heldAnswers) {
+		for i := range uint64(maxSameNacks) {
+			h.respond(clusters, fmt.Sprint(i+1), "a")
+			h.tell(rejected(clusters, i+1, "not a"))
+			h.after(nackPause)
+			h.next(fmt.Sprint(i+1, ": not a"))
+		}
+		h.respond(clusters, "b", "b")
+		h.answers(0, maxSameNacks)
+		h.respond(clusters, "again", "a")
+		h.next("b")
+		h.next("again")
+		h.answers(2, maxSameNacks)
+	})
+}
+
 // What is remembered is bounded, whatever types a server invents.
 func TestNacksAreBounded_SUR8(t *testing.T) {
 	var n nacks

@@ -269,9 +269,9 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 		}
 	}
 	if reason != nil {
-		c.answerAll(c.held.release(k, e.typeURL)) // which came before
 		e.content = contentSum(r)
 	}
+	c.answerAll(c.held.release(k, e.typeURL)) // which came before
 	k.answer(e, reason, at)
 }
 
