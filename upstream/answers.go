@@ -10,8 +10,8 @@ import (
 const (
 	// quietTime is how long a server may say nothing before it is asked for something that it delivered.
 	quietTime = time.Minute
-	// pardonTime is how long what no endpoint answered counts against none (SUR-8).
-	pardonTime = 10 * time.Minute
+	// unansweredPause is how long what no endpoint answered counts against none (SUR-8).
+	unansweredPause = 10 * time.Minute
 	// maxEnds is how many queries in a row may cost a stream. Then the server takes one stream of a
 	// node only, and is sent no more.
 	maxEnds = 2
@@ -37,8 +37,8 @@ type answers struct {
 	ended  bool      // the last one did
 	apart  bool      // it was not soon after the loss of a stream
 
-	proving bool      // a session finds out whether it is well again
-	proven  time.Time // when one found that it is
+	checking bool      // a session finds out whether it is well again
+	wellAt   time.Time // when one found that it is
 }
 
 // hear notes an answer. It reports whether the replica was silent.
@@ -111,8 +111,8 @@ func (a *answers) lose(by any, refused bool) (forQueries bool) {
 	return a.ends == maxEnds
 }
 
-// doubted reports whether a stream was lost since the last query: the server may have begun anew.
-func (a *answers) doubted() bool {
+// lostSince reports whether a stream was lost since the last query: the server may have begun anew.
+func (a *answers) lostSince() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.lost.After(a.asked)
@@ -141,41 +141,41 @@ func (a *answers) silence() (since, found time.Time) {
 	return a.silent, a.found
 }
 
-// prove reports whether a session is to find out whether the replica is well again: not if another one does, or
-// did so lately, which is proof for all.
-func (a *answers) prove(within time.Duration) (find, proven bool) {
+// check reports whether a session is to find out whether the replica is well again: not if another one does, or
+// found so lately, which counts for all.
+func (a *answers) check(within time.Duration) (find, well bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.proven.IsZero() && time.Since(a.proven) < within {
+	if !a.wellAt.IsZero() && time.Since(a.wellAt) < within {
 		return false, true
 	}
-	if a.proving {
+	if a.checking {
 		return false, false
 	}
-	a.proving = true
+	a.checking = true
 	return true, false
 }
 
-// proved says what came of that.
-func (a *answers) proved(well bool) {
+// checked says what came of that.
+func (a *answers) checked(well bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.proving, a.proven = false, time.Time{}
+	a.checking, a.wellAt = false, time.Time{}
 	if well {
-		a.proven = time.Now()
+		a.wellAt = time.Now()
 	}
 }
 
-// disprove says that the replica failed: that it was well is void.
-func (a *answers) disprove() {
+// failed says that the replica failed, so that it is to be checked again.
+func (a *answers) failed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.proven = time.Time{}
+	a.wellAt = time.Time{}
 }
 
-// lapsed reports whether the replica may be called silent again though it is the only one.
-func (a *answers) lapsed(at time.Time) bool {
+// maySilence reports whether the replica may be called silent again though it is the only one.
+func (a *answers) maySilence(at time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.found.IsZero() || at.Sub(a.found) >= pardonTime
+	return a.found.IsZero() || at.Sub(a.found) >= unansweredPause
 }

@@ -155,14 +155,14 @@ func (c *grpcClient) setAside(k *streamLink, cause error) {
 // pauseRetries notes that a stream ended that the server had no reason to end but retries.
 func (c *grpcClient) pauseRetries() {
 	b := &c.besides
-	b.resume = time.Now().Add(pardonTime)
+	b.resume = time.Now().Add(unansweredPause)
 	for typeURL, t := range b.types {
 		if t.stop != nil {
 			t.stop() // or it would have the next stream end, too
 			c.note(typeURL, t, oneStream)
 		}
 	}
-	c.report.log.Warn("types that the server has not answered are not asked for for a while", "reason", oneStream, "retry_in", pardonTime)
+	c.report.log.Warn("types that the server has not answered are not asked for for a while", "reason", oneStream, "retry_in", unansweredPause)
 }
 
 // note has Status list a type that the server refuses.

@@ -641,7 +641,7 @@ func TestServerThatTakesOneStream_LIM2_SUR8(t *testing.T) {
 				s := run(t, newUpstream(t, n.config("a")), store, nil)
 				<-time.After(time.Second)
 				store.want(0, wanted, wanted[1])
-				<-time.After(2*pardonTime - time.Minute)
+				<-time.After(2*unansweredPause - time.Minute)
 				if got := began.Load(); got > 3 {
 					t.Errorf("%d streams in twenty minutes, want at most one in ten, behind the first", got)
 				}

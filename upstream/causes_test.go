@@ -111,7 +111,7 @@ func TestCauses(t *testing.T) {
 		t.Errorf("LIM-1 %v", all)
 	}
 	if left := c.of(names[3:4]); len(left) != 1 || left[0].Endpoint != "3" {
-		t.Errorf("addresses that have left are still blamed: %v", left)
+		t.Errorf("causes of addresses that have left are still there: %v", left)
 	}
 }
 

@@ -88,7 +88,7 @@ func (r *remote) ask(l *line, x *replica, since time.Time, q *query, a attempt) 
 				r.asked(l, x, since, q, a, err, found)
 			}
 			if name, is := q.contradicts(answer); is {
-				r.mistrust(x, name)
+				r.versionsReused(x, name)
 			}
 		})
 	})
@@ -99,8 +99,8 @@ func (r *remote) asked(l *line, x *replica, since time.Time, q *query, a attempt
 	heard := x.answers.last().After(since)
 	switch {
 	case err == nil, errors.Is(err, errUnwilling):
-		if !a.quiet && l.owed.sure && !l.again(pardonTime) { // the server has lost the stream
-			l.pardon()
+		if !a.quiet && l.owed.sure && !l.again(unansweredPause) { // the server has lost the stream
+			l.askLater()
 		}
 	case !errors.Is(err, errSilent): // the query failed on its way, as at a proxy whose server is gone
 		if !a.quiet && !l.owed.since.IsZero() {
@@ -116,27 +116,27 @@ func (r *remote) asked(l *line, x *replica, since time.Time, q *query, a attempt
 		}
 	case heard && a.quiet:
 	case heard, !a.here:
-		l.pardon()
+		l.askLater()
 	default:
-		r.unheard(l, x, since, q)
+		r.unanswered(l, x, since, q)
 	}
 }
 
-// pardon has what is not answered on the line count for nothing. It is tried again later.
-func (l *line) pardon() {
+// askLater has what is not answered on the line count for nothing. It is asked for again later.
+func (l *line) askLater() {
 	if !l.owed.since.IsZero() {
 		l.owed.sure, l.owed.due = false, time.Now().Add(l.remote.failback.interval)
 	}
 }
 
-// unheard takes a query that no server answered. It is shown. It may be about something that is lost without
+// unanswered takes a query that no server answered. It is shown. It may be about something that is lost without
 // a word, so it counts against none. A server that is alone and answers nothing else is left for a moment: a fresh
 // connection may lead to another process.
-func (r *remote) unheard(l *line, x *replica, since time.Time, q *query) {
+func (r *remote) unanswered(l *line, x *replica, since time.Time, q *query) {
 	now, d := time.Now(), r.client.sent()
 	other := d.unanswered(q)
-	l.pardon()
-	if len(r.failback.order) > 1 || !x.answers.lapsed(now) {
+	l.askLater()
+	if len(r.failback.order) > 1 || !x.answers.maySilence(now) {
 		return
 	}
 	if other && x.answers.begin(r, now, false) {
@@ -170,8 +170,8 @@ func (r *remote) leaveSilent() {
 	}
 }
 
-// mistrust notes that the control plane uses a version for several contents.
-func (r *remote) mistrust(x *replica, name string) {
+// versionsReused notes that the control plane uses a version for several contents.
+func (r *remote) versionsReused(x *replica, name string) {
 	if r.up.reuses.Swap(true) {
 		return
 	}
@@ -224,9 +224,9 @@ func (r *remote) well(x *replica, q *query) (release func(), is bool) {
 	if r.up.cfg.Keepalive.Response == 0 || q == nil {
 		return release, true
 	}
-	find, is := x.answers.prove(max(r.failback.interval, proofLasts))
+	find, is := x.answers.check(max(r.failback.interval, checkLasts))
 	if find {
-		defer func() { x.answers.proved(is) }() // also if it panics
+		defer func() { x.answers.checked(is) }() // also if it panics
 		is = r.try(r.ctx, x, q, stableAfter)
 	}
 	if !is {
@@ -256,8 +256,8 @@ func (r *remote) try(ctx context.Context, x *replica, q *query, stay time.Durati
 }
 
 const (
-	// proofLasts is how long it counts for other scopes, at least, that a replica was well.
-	proofLasts = 30 * time.Second
+	// checkLasts is how long it counts for other scopes, at least, that a replica was well.
+	checkLasts = 30 * time.Second
 	// betterWait is how long a replica that answers waits for a better one.
 	betterWait = time.Second
 	// maxTried is how many replicas are asked at once.

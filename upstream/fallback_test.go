@@ -791,7 +791,7 @@ func TestNobodyAnswers_SUR2_SUR8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, s, obs := owing(t)
 		opened := s.Status().Opened
-		time.Sleep(pardonTime)
+		time.Sleep(unansweredPause)
 		if st := s.Status(); st.Opened != opened || st.EndpointChanges > 0 || st.State != StateConnected {
 			t.Errorf("after ten minutes: %+v", st)
 		}

@@ -65,12 +65,12 @@ type Files struct {
 	source *filesource.Source
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
-	judged chan struct{} // closed when the path was read, or could not be, for the first time
+	looked chan struct{} // closed when the path was read, or could not be, for the first time
 
 	*roster
 
 	view atomic.Pointer[fileView]
-	once sync.Once // closes judged
+	once sync.Once // closes looked
 
 	mu       sync.Mutex
 	problems map[string]error      // by file; what cannot be used now
@@ -83,7 +83,7 @@ type Files struct {
 func NewFiles(cfg FilesConfig) (*Files, error) {
 	cfg = cfg.withDefaults()
 	f := &Files{
-		cfg: cfg, judged: make(chan struct{}), roster: newRoster(),
+		cfg: cfg, looked: make(chan struct{}), roster: newRoster(),
 		problems: make(map[string]error), sessions: make(map[*Session]struct{}),
 	}
 	f.view.Store(&fileView{})
@@ -134,7 +134,7 @@ func (f *Files) Reach(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-f.judged:
+	case <-f.looked:
 	}
 	if f.view.Load().read {
 		return nil
@@ -165,15 +165,15 @@ func (f *Files) take(snap *filesource.Snapshot) {
 	view, bad := newFileView(f.view.Load(), snap)
 	f.view.Store(view)
 	for _, typeURL := range slices.Sorted(maps.Keys(snap.States)) {
-		f.judge(typeURL, bad[typeURL])
+		f.check(typeURL, bad[typeURL])
 	}
-	f.once.Do(func() { close(f.judged) })
+	f.once.Do(func() { close(f.looked) })
 	f.wake()
 }
 
-// judge reports what is wrong with a type's resources taken together, which no file
-// alone is to blame for, once for each reason.
-func (f *Files) judge(typeURL string, err error) {
+// check reports what is wrong with a type's resources taken together, and with no file
+// alone, once for each reason.
+func (f *Files) check(typeURL string, err error) {
 	subject := f.cfg.Path + " (" + typeURL + ")"
 	f.mu.Lock()
 	was := f.problems[subject]
@@ -207,7 +207,7 @@ func (f *Files) report(file string, err error) {
 		f.cfg.Observer.FileUnusable()
 	}
 	if file == f.cfg.Path && !f.view.Load().read && f.source.Snapshot().Number == 0 {
-		f.once.Do(func() { close(f.judged) })
+		f.once.Do(func() { close(f.looked) })
 	}
 	f.wake()
 }

@@ -199,7 +199,7 @@ func TestACK7Hold(t *testing.T) {
 		h.tell(w)
 		h.next("1")
 	})
-	hold("ACK-7 ACK-3 nothing is blamed on a response that stood with others until it stands alone", func(h *heldAnswers) {
+	hold("ACK-7 ACK-3 nothing counts against a response that stood with others until it stands alone", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.respond(clusters, "2", "b")
 		w := rejected(clusters, 2, "not a")
@@ -211,7 +211,7 @@ func TestACK7Hold(t *testing.T) {
 		h.tell(word(verdict.Accepted, clusters, 2))
 		h.next("2")
 	})
-	hold("ACK-7 a list that goes to the client no more is blamed on all that was new in it", func(h *heldAnswers) {
+	hold("ACK-7 a list that goes to the client no more counts against all that was new in it", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.respond(clusters, "2", "b")
 		w := rejected(clusters, 2, "not this list")

@@ -269,11 +269,11 @@ func (l *line) welcome() {
 func (l *line) answered(at time.Time) {
 	l.paid(at)
 	l.remote.up.heard(l.replica, at)
-	l.proved(at)
+	l.establish(at)
 }
 
-// proved counts the server as there, and the link as good.
-func (l *line) proved(at time.Time) {
+// establish counts the server as there, and the link as good.
+func (l *line) establish(at time.Time) {
 	r := l.remote
 	l.welcome()
 	first := !l.established
@@ -318,7 +318,7 @@ func (l *line) elapse(now time.Time) {
 		case l.open && l.owes():
 			l.at = now.Add(stableAfter)
 		case l.open:
-			l.proved(now)
+			l.establish(now)
 		case r.store.StreamWanted(l.id):
 			l.attempt()
 		default:

@@ -49,7 +49,7 @@ func reporting(t *testing.T, u *Upstream, metadata map[string][]string) *Session
 }
 
 // A stream of load reports goes to the first endpoint that takes it, with the session's
-// metadata, and its connection is given back. The other endpoints are not blamed.
+// metadata, and its connection is given back. They do not count against the other endpoints.
 func TestLoadReports_LRS1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, server := newNetwork(t), loads.New(time.Minute)
@@ -73,7 +73,7 @@ func TestLoadReports_LRS1(t *testing.T) {
 			t.Errorf("presented %v, %d tokens, %d bytes", nodes, len(tokens), l.MaxRequest())
 		}
 		if u.replicas.failedWithin(u.replicas.groups[0].endpoints[0].replicas[0], time.Hour) || u.entrance.outages.down() {
-			t.Error("an endpoint is blamed for load reports")
+			t.Error("load reports count against an endpoint")
 		}
 		l.CloseSend()
 		if err := l.Receive(&answer); err == nil {

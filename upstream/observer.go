@@ -19,7 +19,7 @@ type Observer interface {
 	TypeUnavailable(typeURL string)
 	// RequestSent says that a request was written.
 	RequestSent(typeURL string, kind RequestKind)
-	// ResponseReceived comes before the response is judged: the type URL is what
+	// ResponseReceived comes before the response is taken: the type URL is what
 	// the server says. Bytes is its encoded size.
 	ResponseReceived(typeURL string, resources, removed, bytes int)
 	// BackedOff says that the next attempt waits (OPS-2).

@@ -44,7 +44,7 @@ func (l *line) asks(at time.Time, first, sure bool) {
 func (l *line) returned(resumed bool, stands time.Duration) {
 	r := l.remote
 	flaps, down := r.up.entrance.flapping(), r.up.entrance.outages.down()
-	asked := r.up.cfg.Keepalive.Response > 0 && !flaps && (down || resumed && l.replica.answers.doubted()) && r.query(l, time.Now(), false)
+	asked := r.up.cfg.Keepalive.Response > 0 && !flaps && (down || resumed && l.replica.answers.lostSince()) && r.query(l, time.Now(), false)
 	if flaps || down && !asked {
 		l.owed.standsAt = time.Now().Add(stands)
 	}

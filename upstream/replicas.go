@@ -231,9 +231,9 @@ func (a *replicas) tell() {
 	a.ring()
 }
 
-// doubt has the name of a replica looked up again: it failed, and others may have taken its
+// lookAgain has the name of a replica looked up again: it failed, and others may have taken its
 // place.
-func (a *replicas) doubt(x *replica) {
+func (a *replicas) lookAgain(x *replica) {
 	wake.Up(x.endpoint.wake)
 }
 
@@ -243,8 +243,8 @@ func (a *replicas) found(x *replica, reachable bool) {
 	defer a.mu.Unlock()
 	if !reachable {
 		x.failed = time.Now()
-		x.answers.disprove()
-		a.doubt(x)
+		x.answers.failed()
+		a.lookAgain(x)
 		return
 	}
 	if since, _ := x.answers.silence(); !since.IsZero() {

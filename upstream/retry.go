@@ -54,7 +54,7 @@ func (l *line) failure(reason Reason, cause error) *ConnectionError {
 func (l *line) fail(err *ConnectionError, unreachable, stay bool) {
 	r, x, counted, early := l.remote, l.replica, l.counted, l.established && !l.owed.stood()
 	l.end(err.Reason)
-	r.up.replicas.doubt(x)
+	r.up.replicas.lookAgain(x)
 	if unreachable && err.Reason != ReasonSilent {
 		r.up.replicas.found(x, false)
 	}
