@@ -162,7 +162,7 @@ func (c *grpcClient) pauseRetries() {
 			c.note(typeURL, t, oneStream)
 		}
 	}
-	c.report.log.Warn("types that the server has not answered are not asked for for a while", "reason", oneStream, "retry_in", unansweredPause)
+	c.report.log.Warn("types without an answer are left alone for a while", "reason", oneStream, "retry_in", unansweredPause)
 }
 
 // note has Status list a type that the server refuses.

@@ -95,8 +95,7 @@ func (p *picky) handle(ss *serverStream) {
 			return
 		}
 		if silent && late > 0 {
-			end := time.AfterFunc(late, func() { ends(ss, codes.Unknown) })
-			defer end.Stop()
+			time.AfterFunc(late, func() { ends(ss, codes.Unknown) })
 		}
 		if !silent {
 			// It fails where the stream is over, of which Recv tells.
