@@ -190,7 +190,7 @@ func TestTokenFile_ACC6_OPS6(t *testing.T) {
 // Polls carry it as headers, in both directions.
 func TestForwardREST_ACC6(t *testing.T) {
 	seen, p := new(ledger), newRESTPlane(t)
-	p.set("1", []string{"a=one"}, nil)
+	p.set([]string{"a=one"}, nil)
 	p.see(func(r *http.Request) {
 		md := metadata.MD{}
 		for name, values := range r.Header {
@@ -244,7 +244,7 @@ func TestTokenFileREST_ACC6(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens, p := make(chan string, 1), newRESTPlane(t)
-	p.set("1", []string{"a=one"}, nil)
+	p.set([]string{"a=one"}, nil)
 	p.see(func(r *http.Request) {
 		select {
 		case tokens <- strings.Join(r.Header.Values("Authorization"), ","):

@@ -209,7 +209,7 @@ func TestTokenSPIFFE_ACC6_OPS6(t *testing.T) {
 // So do polls.
 func TestTokenSPIFFEREST_ACC6(t *testing.T) {
 	s, p := newSPIFFETokens(t), newRESTPlane(t)
-	p.set("1", []string{"a=one"}, nil)
+	p.set([]string{"a=one"}, nil)
 	p.see(func(r *http.Request) {
 		if err := s.judge(r.Header.Values("Authorization")); err != nil {
 			t.Errorf("a poll without a token that counts: %v", err)
@@ -231,7 +231,7 @@ func TestTokenSPIFFEREST_ACC6(t *testing.T) {
 	waitFor(t, "polls with two tokens", func() bool { return s.others() >= 2 })
 	s.api.Stop()
 	waitFor(t, "the end of the token", func() bool { return strings.Contains(relay.log.String(), "token has expired") })
-	p.set("2", []string{"a=one", "b=two"}, nil)
+	p.set([]string{"b=two"}, nil)
 	s.change(func() { s.lasts = time.Hour })
 	s.api.Start()
 	c.awaitHolding(t, clusterType, "a", "b")
