@@ -1,99 +1,46 @@
 package upstream
 
 import (
-	"context"
 	"encoding/pem"
-	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
-	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
-	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// controlPlane is go-control-plane's server with a snapshot on loopback.
-type controlPlane struct {
-	t     *testing.T
-	cache cachev3.SnapshotCache
-	addr  string
-
-	mu       sync.Mutex
-	requests []*discoveryv3.DeltaDiscoveryRequest
-}
-
-func newControlPlane(t *testing.T) *controlPlane {
+// startPlane starts a control plane of the testkit on loopback, with clusters and their endpoints in a first version.
+func startPlane(t *testing.T, names []string, options ...grpc.ServerOption) *plane.Plane {
 	t.Helper()
-	return &controlPlane{t: t, cache: cachev3.NewSnapshotCache(true, cachev3.IDHash{}, nil)}
+	p := plane.Start(t, plane.Behaviour{DigestVersions: true}, options...)
+	publish(p, "1", names...)
+	return p
 }
 
-// set publishes clusters, each with endpoints, for the node "relay".
-func (cp *controlPlane) set(version string, names ...string) {
-	cp.t.Helper()
-	var cs, es []types.Resource
+// publish has a control plane have these clusters, each with endpoints, and no others.
+func publish(p *plane.Plane, version string, names ...string) {
+	var c plane.Change
+	for _, r := range p.Contents("") {
+		if !slices.Contains(names, r.Name) {
+			c.Remove = append(c.Remove, plane.Key{TypeURL: r.TypeURL, Name: r.Name})
+		}
+	}
 	for _, name := range names {
-		cs = append(cs, &clusterv3.Cluster{Name: name, AltStatName: version})
-		es = append(es, &endpointv3.ClusterLoadAssignment{ClusterName: name})
+		c.Set = append(c.Set, plane.Named(&clusterv3.Cluster{Name: name, AltStatName: version}), plane.Named(&endpointv3.ClusterLoadAssignment{ClusterName: name}))
 	}
-	snap, err := cachev3.NewSnapshot(version, map[resourcev3.Type][]types.Resource{
-		resourcev3.ClusterType: cs, resourcev3.EndpointType: es,
-	})
-	if err != nil {
-		cp.t.Fatal(err)
-	}
-	if err := cp.cache.SetSnapshot(cp.t.Context(), "relay", snap); err != nil {
-		cp.t.Fatal(err)
-	}
-}
-
-// serve starts the server, at the address it had before if it had one.
-func (cp *controlPlane) serve(opts ...grpc.ServerOption) (stop func()) {
-	cp.t.Helper()
-	addr := cp.addr
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	lis, err := net.Listen("tcp", addr)
-	if err != nil {
-		cp.t.Fatal(err)
-	}
-	cp.addr = lis.Addr().String()
-	ctx, cancel := context.WithCancel(cp.t.Context())
-	srv := grpc.NewServer(opts...)
-	xds := serverv3.NewServer(ctx, cp.cache, serverv3.CallbackFuncs{
-		StreamDeltaRequestFunc: func(_ int64, req *discoveryv3.DeltaDiscoveryRequest) error {
-			cp.mu.Lock()
-			defer cp.mu.Unlock()
-			cp.requests = append(cp.requests, req)
-			return nil
-		},
-	})
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(srv, xds)
-	clusterservice.RegisterClusterDiscoveryServiceServer(srv, xds)
-	endpointservice.RegisterEndpointDiscoveryServiceServer(srv, xds)
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = srv.Serve(lis) })
-	stop = sync.OnceFunc(func() { cancel(); srv.Stop(); wg.Wait() })
-	cp.t.Cleanup(stop)
-	return stop
+	p.Apply(c)
 }
 
 // eventually waits for what a real server does in its own time.
@@ -134,15 +81,13 @@ func (s *memStore) names(typeURL string) []string {
 	return out
 }
 
-// Against go-control-plane: a first state, changes, a restart of the server with
+// A first state, changes, a restart of the server with
 // other contents meanwhile, of which only the difference comes (RES-12).
-func TestRES12GoControlPlane(t *testing.T) {
-	cp := newControlPlane(t)
-	cp.set("1", "a", "b")
-	stop := cp.serve()
+func TestRES12Restart(t *testing.T) {
+	cp := startPlane(t, []string{"a", "b"})
 	store := newStore(sub(clusters, "*"), sub(endpoints, "a", "b"))
 	// No questions: the first request after the restart is to be that of the stream (SUR-2).
-	cfg := Config{Endpoints: [][]string{{cp.addr}}, Backoff: Backoff{Base: 10 * time.Millisecond}, Keepalive: Keepalive{Response: -1}}
+	cfg := Config{Endpoints: [][]string{{cp.Addr()}}, Backoff: Backoff{Base: 10 * time.Millisecond}, Keepalive: Keepalive{Response: -1}}
 	s := run(t, newUpstream(t, cfg), store, nil)
 	holds := func(typeURL string, want ...string) func() bool {
 		return func() bool { return slices.Equal(store.names(typeURL), want) }
@@ -150,7 +95,7 @@ func TestRES12GoControlPlane(t *testing.T) {
 	eventually(t, "the first clusters", holds(clusters, "a", "b"))
 	eventually(t, "the first endpoints", holds(endpoints, "a", "b"))
 
-	cp.set("2", "b", "c")
+	publish(cp, "2", "b", "c")
 	eventually(t, "changed clusters", holds(clusters, "b", "c"))
 	eventually(t, "removed endpoints", holds(endpoints, "b"))
 
@@ -162,18 +107,16 @@ func TestRES12GoControlPlane(t *testing.T) {
 		return st.Responses == st.Acks && st.Nacks == 0 && st.State == StateConnected
 	})
 
-	stop()
+	cp.Stop()
 	eventually(t, "the loss", func() bool { return s.Status().State == StateConnecting })
-	cp.mu.Lock()
-	cp.requests = nil
-	cp.mu.Unlock()
+	before := len(cp.Requests(""))
 	// Of the clusters "c" is as it was, by its version of the content; "d" is new.
-	cp.set("2", "c", "d")
+	publish(cp, "2", "c", "d")
 	store.mu.Lock()
 	store.versions[clusters] = map[string]string{"b": "gone", "c": store.versions[clusters]["c"]}
 	store.applied = nil
 	store.mu.Unlock()
-	cp.serve()
+	cp.Restart(t)
 	eventually(t, "what is new", func() bool { return slices.Contains(store.names(clusters), "d") })
 	if store.get(func(s *memStore) {
 		for _, r := range s.applied {
@@ -184,51 +127,8 @@ func TestRES12GoControlPlane(t *testing.T) {
 	}); slices.Contains(store.names(clusters), "c") {
 		t.Error("what had not changed came again")
 	}
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	if first := cp.requests[0]; first.GetNode().GetId() != "relay" || first.GetInitialResourceVersions()["c"] == "" {
-		t.Errorf("first request after the restart: %v", first)
-	}
-}
-
-// A snapshot that is not in ADS mode answers for some of its names too, and every
-// type at its own version (VAR-1, VAR-3, ACK-2, STR-9).
-func TestVAR1VAR3SnapshotWithoutADS(t *testing.T) {
-	for _, api := range []APIType{AggregatedGRPC, GRPC} {
-		t.Run(string(api), func(t *testing.T) {
-			cp := &controlPlane{t: t, cache: cachev3.NewSnapshotCache(false, cachev3.IDHash{}, nil)}
-			cp.set("1", "a", "b")
-			cp.serve()
-			store := newStore(sub(clusters, "*"), sub(endpoints, "a"))
-			eds := streamOf(0)
-			if api.PerType() {
-				store = newTypedStore(sub(clusters, "*"), sub(endpoints, "a"))
-				eds.TypeURL = endpoints
-			}
-			s := run(t, newUpstream(t, Config{Endpoints: [][]string{{cp.addr}}, APIType: api}), store, nil)
-			holds := func(typeURL string, want ...string) func() bool {
-				return func() bool { return slices.Equal(store.names(typeURL), want) }
-			}
-			eventually(t, "the first clusters", holds(clusters, "a", "b"))
-			eventually(t, "the first endpoints", holds(endpoints, "a"))
-			store.wantOn(eds, append(store.wanted[eds], sub(endpoints, "b")), sub(endpoints, "b"))
-			eventually(t, "more endpoints", holds(endpoints, "a", "b"))
-			cp.set("2", "a", "b", "c")
-			eventually(t, "another cluster", holds(clusters, "a", "b", "c"))
-			eventually(t, "answers to everything", func() bool {
-				st := s.Status()
-				return st.Responses == st.Acks && st.Nacks == 0 && st.State == StateConnected
-			})
-			store.get(func(s *memStore) {
-				last := map[string]string{}
-				for _, r := range s.states {
-					last[r.TypeURL] = r.Version
-				}
-				if last[clusters] != "2" {
-					t.Errorf("ACK-4 versions %v", last)
-				}
-			})
-		})
+	if first := cp.Requests("")[before]; first.Node != "relay" || first.Versions["c"] == "" {
+		t.Errorf("first request after the restart: %+v", first)
 	}
 }
 
@@ -242,12 +142,10 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cp := newControlPlane(t)
-	cp.set("1", "a")
-	cp.serve(grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
+	cp := startPlane(t, []string{"a"}, grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
 
 	store := newStore(sub(clusters, "*"))
-	cfg := Config{Endpoints: [][]string{{cp.addr}}, TLS: &tlsfiles.ClientConfig{CAFile: ca, ServerName: "example.com"}}
+	cfg := Config{Endpoints: [][]string{{cp.Addr()}}, TLS: &tlsfiles.ClientConfig{CAFile: ca, ServerName: "example.com"}}
 	run(t, newUpstream(t, cfg), store, nil)
 	eventually(t, "clusters over TLS", func() bool { return len(store.names(clusters)) == 1 })
 

@@ -50,10 +50,8 @@ func TestLOC6ServerIsCalledByName(t *testing.T) {
 		}
 		files := &tlsfiles.ClientConfig{CAFile: roots, ServerName: tt.serverName}
 		t.Run("gRPC, "+what, func(t *testing.T) {
-			cp := newControlPlane(t)
-			cp.set("1", "a")
 			sni := ""
-			cp.serve(grpc.Creds(credentials.NewTLS(&tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			cp := startPlane(t, []string{"a"}, grpc.Creds(credentials.NewTLS(&tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				sni = h.ServerName
@@ -66,7 +64,7 @@ func TestLOC6ServerIsCalledByName(t *testing.T) {
 				note(md.Get(":authority")[0], name)
 				return next(srv, ss)
 			}))
-			port := netip.MustParseAddrPort(cp.addr).Port()
+			port := netip.MustParseAddrPort(cp.Addr()).Port()
 			endpoint := fmt.Sprintf("cp.example.com:%d", port)
 			store := newStore(sub(clusters, "*"))
 			s := run(t, newUpstream(t, Config{Endpoints: [][]string{{endpoint}}, TLS: files, Dial: Dial{Resolver: loopback}}), store, nil)
