@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -48,7 +49,7 @@ func newUpdate(r *wire.Response, received time.Time) (*update, error) {
 	u := &update{response: r, received: received, heartbeats: r.HeartbeatsOnly()}
 	u.keys = make([]string, len(r.Resources))
 	for i, res := range r.Resources {
-		if typeURL := res.TypeURL(); res.HasPayload() && !wire.MayHold(r.TypeURL, typeURL) {
+		if typeURL := res.TypeURL(); res.HasPayload() && !mayHold(r.TypeURL, typeURL) {
 			return nil, &RejectedError{Reason: fmt.Sprintf("resource %q is of type %q in a response for %q",
 				res.Name, typeURL, r.TypeURL)}
 		}
@@ -84,6 +85,13 @@ func newUpdate(r *wire.Response, received time.Time) (*update, error) {
 		return nil, &RejectedError{Reason: fmt.Sprintf("resource %q occurs twice", twice)}
 	}
 	return u, nil
+}
+
+// mayHold reports whether a response for a type may hold a payload of another. Of types that this build does not know
+// nothing is known of their payloads either, but that they are no payloads of others (ACK-6): Istio's types of the Mesh
+// Configuration Protocol all have the same one.
+func mayHold(typeURL, payload string) bool {
+	return wire.MayHold(typeURL, payload) || !apiservices.Known(typeURL) && !apiservices.Known(payload)
 }
 
 // keysOfErrors works out the keys of the errors. Of two errors of one name the first counts.
@@ -153,7 +161,7 @@ func misnamed(key, typeURL string, r *wire.Resource) error {
 		return fmt.Errorf("glob collection %q is redirected: only its members may be (LOC-2)", key)
 	case keyer.IsGlob(key):
 		return fmt.Errorf("glob collection %q has a payload of type %q: only its members have payloads", key, r.TypeURL())
-	case r.TypeURL() == typeURL || r.TypeURL() == wire.RedirectTypeURL:
+	case r.TypeURL() == typeURL || r.TypeURL() == wire.RedirectTypeURL || !wire.MayHold(typeURL, r.TypeURL()):
 		return nil
 	case keyer.TypeOf(key) != r.TypeURL()[strings.LastIndexByte(r.TypeURL(), '/')+1:]:
 		return fmt.Errorf("resource %q is of type %q, which its name does not say (LIST-1)", key, r.TypeURL())

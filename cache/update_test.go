@@ -6,9 +6,13 @@ import (
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	wireform "github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // An error without a name is that of the name "" where a client asks for that, and of "*" elsewhere. An error of "*" by its
@@ -135,6 +139,35 @@ func TestTwice_ACK6(t *testing.T) {
 		tc.response.TypeURL = cds
 		if _, err := newUpdate(&tc.response, time.Now()); (err != nil) != tc.twice {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Of a type that this build does not know, payloads may be of any other type that it does not know. Payloads of a type that
+// it knows are for that type only (ACK-6, VAR-8).
+func TestPayloadTypes_ACK6_VAR8(t *testing.T) {
+	const mcp, entries = "type.googleapis.com/istio.mcp.v1alpha1.Resource", "networking.istio.io/v1alpha3/ServiceEntry"
+	for _, tc := range []struct {
+		of, payload string
+		taken       bool
+	}{
+		{entries, mcp, true}, {entries, entries, true}, {entries, wire.RedirectTypeURL, true},
+		{entries, cds, false}, {cds, mcp, false}, {cds, "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", false}, {cds + "Collection", mcp, false}, {cds, cds, true},
+	} {
+		payload, err := anypb.New(&emptypb.Empty{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload.TypeUrl = tc.payload
+		r := new(wire.Response)
+		if err := r.Decode(wireform.Bytes(&discoveryv3.DeltaDiscoveryResponse{
+			TypeUrl: tc.of, Nonce: "1", Resources: []*discoveryv3.Resource{{Name: "shop/a", Version: "1", Resource: payload}},
+		})); err != nil {
+			t.Fatal(err)
+		}
+		u, err := newUpdate(r, time.Now())
+		if taken := err == nil && len(u.bad) == 0; taken != tc.taken {
+			t.Errorf("a payload of type %s in a response for %s is taken: %t (%v)", tc.payload, tc.of, taken, err)
 		}
 	}
 }

@@ -16,6 +16,8 @@ const (
 	fieldAnyValue protowire.Number = 2
 	// fieldPayloadName is where the resource types that have a name have it (named).
 	fieldPayloadName protowire.Number = 1
+	// fieldPayloadMetadata is where mcpResourceTypeURL has a message with the name.
+	fieldPayloadMetadata protowire.Number = 1
 )
 
 // ResourceTypeURL is the type of a payload that wraps a resource in a
@@ -160,17 +162,26 @@ func (c *cutter) payloadName(b []byte) (name []byte, err error) {
 		return nil, errNoType
 	case unnamed(c.anyTypeURL):
 		return nil, ErrUnnamed
+	case string(c.anyTypeURL) == mcpResourceTypeURL:
+		if b, err = lastField(b, fieldPayloadMetadata); err != nil {
+			return nil, err
+		}
 	case !named(c.anyTypeURL):
 		return nil, nil
 	}
-	it := fields{rest: b}
-	for it.next() {
-		if it.is(fieldPayloadName, protowire.BytesType) {
-			name = it.body
-		}
-	}
-	if it.err != nil {
-		return nil, it.err
+	if name, err = lastField(b, fieldPayloadName); err != nil {
+		return nil, err
 	}
 	return name, checkString("name", name)
+}
+
+// lastField gives the last field of a number that is a message or a string; nil without one.
+func lastField(b []byte, number protowire.Number) (last []byte, err error) {
+	it := fields{rest: b}
+	for it.next() {
+		if it.is(number, protowire.BytesType) {
+			last = it.body
+		}
+	}
+	return last, it.err
 }

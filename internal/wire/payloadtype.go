@@ -25,6 +25,10 @@ func MayHold(responseType, payloadType string) bool {
 	return isList && member == responseType && member != ""
 }
 
+// mcpResourceTypeURL is the type of all resources of Istio's Mesh Configuration Protocol over xDS: its field 1 is
+// metadata with the name.
+const mcpResourceTypeURL = "type.googleapis.com/istio.mcp.v1alpha1.Resource"
+
 // named reports whether payloads of a type are known to have their name in field 1. Of
 // other types nothing is known of that field: Istio's NameTable has a map of hosts there
 // (NAME-9).

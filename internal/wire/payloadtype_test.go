@@ -135,3 +135,36 @@ func TestStateResponse_NAME9(t *testing.T) {
 		})
 	}
 }
+
+// Resources of Istio's Mesh Configuration Protocol have their name in their metadata (NAME-9, VAR-8).
+func TestStateResponse_NAME9_VAR8_mcp(t *testing.T) {
+	metadata := func(name string) []byte {
+		return protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
+	}
+	resource := func(parts ...[]byte) *anypb.Any {
+		var value []byte
+		for _, part := range parts {
+			value = protowire.AppendBytes(protowire.AppendTag(value, 1, protowire.BytesType), part)
+		}
+		return &anypb.Any{TypeUrl: mcpResourceTypeURL, Value: value}
+	}
+	r := Response{State: true}
+	if err := r.Decode(encoded.Bytes(&discoveryv3.DiscoveryResponse{
+		TypeUrl: "networking.istio.io/v1alpha3/ServiceEntry", Nonce: "n", VersionInfo: "v",
+		Resources: []*anypb.Any{resource(metadata("shop/a")), resource(metadata("shop/b")), resource()},
+	})); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, res := range r.Resources {
+		got = append(got, res.Name)
+	}
+	if want := []string{"shop/a", "shop/b", ""}; !slices.Equal(got, want) {
+		t.Errorf("resources %q, want %q", got, want)
+	}
+	if err := new(Response{State: true}).Decode(encoded.Bytes(&discoveryv3.DiscoveryResponse{
+		TypeUrl: "x", Resources: []*anypb.Any{{TypeUrl: mcpResourceTypeURL, Value: []byte{0x0a, 5}}},
+	})); err == nil {
+		t.Error("a resource that is cut short is taken")
+	}
+}
