@@ -40,7 +40,6 @@ func (u *update) apply(t *Table) {
 	if u.response.State {
 		u.conclude(t)
 	}
-	noteWitness(u, t)
 }
 
 // answered records that the type was answered after its collections were subscribed to: their

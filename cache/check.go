@@ -111,7 +111,7 @@ func (t *Table) check() (resources, bytes int64, err error) {
 	_, timed := t.store.due.ttls[t]
 	c.That(timed || len(t.lifetimes.deadlines) == 0, "a TTL runs, and nobody will end it")
 	t.absences.check(c, t.entries)
-	c.That(restored == t.upstream.restored.left, "%d restored resources counted as %d", restored, t.upstream.restored.left)
+	c.That(restored == t.upstream.restored, "%d restored resources counted as %d", restored, t.upstream.restored)
 	c.That(demands == t.demands.count, "counted %d demands, found %d", t.demands.count, demands)
 	c.That(demands == 0 || t.upstream.assigned, "wanted, but on no stream")
 	checkClocks(t, c)

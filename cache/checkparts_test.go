@@ -244,7 +244,7 @@ func TestCheckRestored_SUR1_RES14(t *testing.T) {
 		}
 		return b
 	}, []fault{
-		{"restored", "1 restored resources counted as 2", func(b *broken) { b.star.upstream.restored.left++ }},
+		{"restored", "1 restored resources counted as 2", func(b *broken) { b.star.upstream.restored++ }},
 		{"stale", "2 stale members counted as 1", func(b *broken) { b.coll.quiet.stale-- }},
 	})
 }

@@ -19,8 +19,7 @@ func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time)
 	e.marks.ReusedVersion = t.serverVersions.reused(e, r)
 	e.res, e.state = r, Present
 	if r.Restored() {
-		t.upstream.restored.left++
-		t.store.restored.tables = with(t.store.restored.tables, t) // what an operator released may be the first
+		t.addRestored()
 	}
 	t.shareKey(e)
 	t.serverVersions.add(e)
@@ -137,7 +136,7 @@ func (t *Table) dropContent(e *Entry) {
 	}
 	t.account(-1, -e.Size())
 	if e.Restored() {
-		t.upstream.restored.left--
+		t.dropRestored()
 	}
 	t.serverVersions.leave(e)
 	if e.coll != nil {

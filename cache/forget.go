@@ -22,7 +22,7 @@ func (t *Table) forgetUnused(e *Entry) {
 		t.account(-1, -e.Size())
 	}
 	if e.Restored() {
-		t.upstream.restored.left--
+		t.dropRestored()
 	}
 	was := e.res
 	e.res, e.state = nil, Unknown // its last two users may both come here

@@ -78,7 +78,7 @@ func (k Snapshots) Restored() (resources int, asOf time.Time) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for t := range s.restored.tables {
-		resources += t.upstream.restored.left
+		resources += t.upstream.restored
 	}
 	return resources, s.restored.asOf
 }
@@ -101,7 +101,7 @@ func (k Snapshots) Image(leave func(typeURL string) bool) *Image {
 		if x := imageOf(t); len(x.Collections)+len(x.Names) > 0 {
 			i.Tables = append(i.Tables, x)
 		}
-		if t.upstream.restored.left > 0 {
+		if t.upstream.restored > 0 {
 			i.AsOf = s.restored.asOf
 		}
 	}

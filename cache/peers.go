@@ -180,7 +180,7 @@ func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
 // lend applies what a peer gave. whole are the collections that it knows all members of. The caller
 // holds the locks.
 func lend(u *update, t *Table, whole []string) int {
-	before, known := t.upstream.restored.left, t.store.journal.revision
+	before, known := t.upstream.restored, t.store.journal.revision
 	for i, r := range u.response.Resources {
 		if u.keys[i] != badKey && settledBefore(t, u.keys[i], r) {
 			u.keys[i] = badKey
@@ -200,7 +200,7 @@ func lend(u *update, t *Table, whole []string) int {
 			haveParts(c)
 		}
 	}
-	return t.upstream.restored.left - before
+	return t.upstream.restored - before
 }
 
 // settledBefore reports whether the store knows something under a resource's name that the resource

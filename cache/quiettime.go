@@ -21,33 +21,9 @@ type quietTime struct {
 	epoch uint32 // a member of another epoch is stale: not confirmed on the present stream
 	stale int    // stale members
 
-	witness witness
-}
-
-// witness is the member of a collection whose version is not presented on a new stream, though the relay
-// holds it. So the server must answer. An incremental server that has nothing newer than the versions presented
-// may say nothing at all, and then the collection would never count as complete. There is one from the first stream on if members come
-// from an earlier process: silence does not confirm them. If the answer on a stream before broke off, there
-// is one when the server has said nothing on the next. Guarded by Store.mu.
-type witness struct {
-	// key is that of the member, "" if the versions of all members were presented on the present stream.
-	key string
-	// anew says that the stream began anew, as the server did not answer, or did not send the witness. That
-	// may be gone: of a member that is not presented the server need not say so (RES-14).
+	// anew says that the server was silent about the members that it was shown: see askAnew.
 	anew bool
-	// asked says that the witness is presented, in a version that no content has. The server must send it, or
-	// say that it is gone, whenever it answers: the witness may go, too, while the server is silent.
-	asked bool
 }
-
-// is reports whether an entry is the witness.
-func (w *witness) is(e *Entry) bool { return e.key == w.key }
-
-// hides reports whether an entry is the witness, and not presented.
-func (w *witness) hides(e *Entry) bool { return !w.asked && w.is(e) }
-
-// asks reports whether an entry is the witness, and presented in a version that no content has.
-func (w *witness) asks(e *Entry) bool { return w.asked && w.is(e) }
 
 // restart forgets the responses: a stream begins or ends, or none of them was an answer.
 func (q *quietTime) restart() { q.answered, q.progress, q.gap = time.Time{}, time.Time{}, 0 }
@@ -61,7 +37,7 @@ func (q *quietTime) last() time.Time {
 }
 
 // complete records that all members are here.
-func (q *quietTime) complete() { q.synced, q.breaks, q.witness = true, 0, witness{} }
+func (q *quietTime) complete() { q.synced, q.breaks, q.anew = true, 0, false }
 
 // progressed records a response that brought or confirmed a member.
 func (q *quietTime) progressed(now time.Time) {

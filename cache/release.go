@@ -56,8 +56,6 @@ func awaitWord(t *Table, e *Entry, stale bool, now time.Time) {
 			confirm(t, e)
 		}
 	case e.extra.demand == nil || !e.extra.demand.subscribed:
-	case t.upstream.restored.silence:
-		confirm(t, e)
 	default:
 		e.extra.demand.startClock(now)
 	}

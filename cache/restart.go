@@ -48,7 +48,6 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 	stopClocks(t)
 	forgetExcuses(t)
 	t.demands.clocks.withheld = false
-	t.upstream.restored.restart()
 	now := t.store.cache.Now()
 	t.upstream.begun = now
 	for _, c := range t.colls {
@@ -68,27 +67,21 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 	}
 	// A server of the state of the world sends everything again. A resource stays if a
 	// response of a type that is not complete leaves it out (RES-8). So nothing is stale.
-	resumed := t.store.source.State
-	if resumed {
+	if t.upstream.shown = t.store.source.State; t.upstream.shown {
 		sub.Held = holdsAny(t)
-	} else {
-		for _, c := range t.colls {
-			chooseWitness(c)
-		}
-		if sub.Versions, resumed = versionsHeld(t, versionsLimit); !resumed {
-			t.upstream.restored.restart()
-			t.upstream.held.dropNew(shown(t), nil) // the server sends it again, if it has it still
-		}
+	} else if sub.Versions, t.upstream.shown = versionsHeld(t, versionsLimit); !t.upstream.shown {
+		t.upstream.held.dropNew(shown(t), nil) // the server sends it again, if it has it still
 	}
 	t.upstream.unanswered = make(map[*Collection]struct{}, len(t.colls))
 	for _, c := range t.colls {
 		t.upstream.unanswered[c] = struct{}{}
-		if resumed {
-			c.quiet.trustAll(c.log.live.head)
-			doubtMembers(c)
-		} else {
+		switch {
+		case !t.upstream.shown:
 			c.quiet.doubtAll(c.log.live.len)
-			c.quiet.witness.asked = false
+		case t.store.source.State, c.quiet.synced:
+			c.quiet.trustAll(c.log.live.head)
+		default:
+			c.quiet.doubt(c.log.live.head, t.asks)
 		}
 	}
 	return sub
@@ -103,15 +96,6 @@ func heldFirst(t *Table, wanted []*demand) []*demand {
 	held := func(i *demand) bool { return i.coll != nil || i.entry.Exists() }
 	rest := slices.DeleteFunc(slices.Clone(wanted), held)
 	return append(slices.DeleteFunc(wanted, func(i *demand) bool { return !held(i) }), rest...)
-}
-
-// doubtMembers makes stale the members that the relay does not hold. The relay did
-// not present them: the server need not say that one of them does not exist any more (RES-12). So is the
-// witness, until the server has sent it.
-func doubtMembers(c *Collection) {
-	if c.quiet.witness.key != "" {
-		c.quiet.doubt(c.log.live.head, c.quiet.witness.is)
-	}
 }
 
 // holdsAny reports whether a server could remove something by leaving it out.
@@ -140,15 +124,11 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 		}
 	}
 	for _, e := range t.entries {
-		if !presentable(e) || t.upstream.held.has(e) || (e.Member() && e.coll.quiet.witness.hides(e)) {
+		if !presentable(e) || t.upstream.held.has(e) {
 			continue
 		}
 		name, version := e.Name(), resumeVersion(e)
-		switch {
-		case e.Member() && e.coll.quiet.witness.asks(e):
-			version = askedVersion
-		case t.upstream.restored.witness == nil && isWitness(e):
-			t.upstream.restored.witness = e.extra.demand
+		if t.asks(e) {
 			version = askedVersion
 		}
 		size += len(name) + len(version) + overhead
@@ -170,9 +150,7 @@ func receivedVersion(t *Table, key string, r *wire.Resource) (version string, ok
 	switch {
 	case e == nil:
 		return r.Shown(), len(t.aliases.of(key)) == 0
-	case e.Member() && e.coll.quiet.witness.hides(e):
-		return "", false
-	case e.Member() && e.coll.quiet.witness.asks(e):
+	case t.asks(e):
 		return askedVersion, true
 	case t.serverVersions.reused(e, r) || e.res != nil && e.res.Version == r.Version:
 		return "", true // it stands for other content too (ACK-4)
@@ -196,7 +174,6 @@ func loseStream(t *Table) {
 	stopClocks(t)
 	forgetExcuses(t)
 	t.upstream.spoken = false
-	t.upstream.restored.restart()
 	for _, c := range t.colls {
 		breakOff(c)
 		c.demand.subscribed, c.demand.again, c.quiet.overdue = false, false, false

@@ -60,7 +60,7 @@ func restoring(c *Cache, i *TableImage, now time.Time) *update {
 // restore applies the response. The caller holds the locks.
 func (u *update) restore(s *Store, i *TableImage) int {
 	t := s.Table(i.TypeURL, i.Kind)
-	before := t.upstream.restored.left
+	before := t.upstream.restored
 	var begun []*demand
 	for _, key := range i.Collections {
 		if t.colls[key] == nil && (key == Wildcard) == (t.kind == WholeType) {
@@ -95,7 +95,7 @@ func (u *update) restore(s *Store, i *TableImage) int {
 			i.release()
 		}
 	}
-	return t.upstream.restored.left - before
+	return t.upstream.restored - before
 }
 
 // date gives the entries that a restored resource serves the times that it had.

@@ -5,120 +5,124 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// An incremental server's silence confirms the names that it was asked for, and no others (SUR-1).
-func TestConfirmSilence_SUR1(t *testing.T) {
-	k, begin := newTimed(t, Source{Quiet: time.Second})
-	k.store.Snapshots().Restore(&Image{Tables: []TableImage{{TypeURL: cds, Kind: ByName, Names: []string{"a", "b", "c"}, Resources: []ResourceImage{
-		{Resource: words.Resource(cds, "a@1").AsRestored()}, {Resource: words.Resource(cds, "b@1").AsRestored()}, {Resource: words.Resource(cds, "c@1").AsRestored()},
-	}}}}, begin)
+// restoresMembers puts members of a collection into a store, as an earlier process left them.
+func (k *kept) restoresMembers(kind Kind, key string, members ...string) *Collection {
+	k.Helper()
+	i := TableImage{TypeURL: cds, Kind: kind, Collections: []string{key}}
+	for _, m := range members {
+		i.Resources = append(i.Resources, ResourceImage{Resource: words.Resource(cds, m).AsRestored()})
+	}
+	k.store.Snapshots().Restore(&Image{Tables: []TableImage{i}}, time.Now())
+	k.check()
+	return k.store.FindTable(cds, kind).colls[key]
+}
+
+// restarts begins a stream.
+func (k *kept) restarts() {
+	k.Helper()
+	k.store.Session().Restart(stream(WholeType), 0)
+	k.check()
+}
+
+// Restored names are presented in a version that no content has. What the server has sent in this process is presented as
+// it is (SUR-1, RES-12).
+func TestPresents_SUR1_RES12(t *testing.T) {
+	k := newKept(t)
+	k.restores("a@1", "b@1")
 	k.restarts()
-	table := k.store.FindTable(cds, ByName)
-	asked := map[string]bool{"a": true, "b": true, "c": true}
-	witness := table.upstream.restored.witness.name()
-	for name := range asked {
-		if name != witness {
-			asked[name], table.Find(name).extra.demand.subscribed = false, false // its subscription is not sent yet
-			break
+	k.says(WholeType, "+b@1")
+	got, ok := k.presents(0)
+	if !ok || got["a"] != askedVersion || got["b"] != "1" {
+		t.Errorf("presented are %v", got)
+	}
+}
+
+// A server that answers for some restored members has time to answer for the others. A server that is no relay has those
+// that it says nothing of: it takes versions for names only. A relay waits for its own control plane (SUR-1).
+func TestOwesMembers_SUR1_RES12(t *testing.T) {
+	for identifier, left := range map[string]int{"some server": 0, wire.RelayIdentifier + "first": 1} {
+		k, begin := newTimed(t, Source{Quiet: time.Second, ResumeQuiet: time.Minute})
+		c := k.restoresMembers(WholeType, Wildcard, "a@1", "b@1")
+		k.restarts()
+		says := func(said string) {
+			k.Helper()
+			r := words.Response(cds, said)
+			r.ControlPlane = identifier
+			k.applyAt(begin, WholeType, r)
+		}
+		says("+a@1")
+		k.store.Session().Settle(begin.Add(time.Second))
+		if n, _ := k.store.Snapshots().Restored(); n != 1 || c.quiet.synced {
+			t.Errorf("%s: %d members wait for the server's word after a second, want 1", identifier, n)
+		}
+		k.store.Session().Settle(begin.Add(time.Minute))
+		if n, _ := k.store.Snapshots().Restored(); n != left || c.quiet.synced != (left == 0) {
+			t.Errorf("%s: %d members wait for the server's word, want %d", identifier, n, left)
+		}
+		says("+b@2")
+		k.store.Session().Settle(begin.Add(2 * time.Minute))
+		k.check()
+		if n, _ := k.store.Snapshots().Restored(); n != 0 || !c.quiet.synced {
+			t.Errorf("%s: %d members wait for the server's word at the end", identifier, n)
 		}
 	}
-	k.saysAt(begin, cds, "+"+witness+"@1")
-	for _, at := range []time.Duration{time.Second - 1, time.Second} {
-		k.store.Session().Settle(begin.Add(at))
-		k.check()
-		for name, confirmed := range asked {
-			confirmed = confirmed && at == time.Second || name == witness
-			if table.Find(name).Restored() == confirmed {
-				t.Errorf("after %v %q is confirmed: %t", at, name, !confirmed)
+}
+
+// Nothing is asked of what the server removed, or that has no version of its own (GATE-4, RES-10).
+func TestAsks_SUR1_GATE4_RES10(t *testing.T) {
+	k := newKept(t)
+	c := k.restoresMembers(WholeType, Wildcard, "a@1", "b@1")
+	a, b := c.table.entries["a"], c.table.entries["b"]
+	k.restarts()
+	k.freeze()
+	k.says(WholeType, "-b")
+	if k.restarts(); !c.table.asks(a) || c.table.asks(b) || c.quiet.stale != 1 {
+		t.Errorf("asked for is a: %t, b: %t, stale are %d", c.table.asks(a), c.table.asks(b), c.quiet.stale)
+	}
+	k.store.mu.Lock()
+	a.marks.Alias = true // as if another resource served it
+	asks := c.table.asks(a)
+	a.marks.Alias = false
+	k.store.mu.Unlock()
+	if asks {
+		t.Error("an alias is asked for")
+	}
+}
+
+// The stream begins anew, once, for an incremental server that says nothing of a collection whose members it was shown in
+// their versions (RES-14).
+func TestAskAnew_RES14(t *testing.T) {
+	member := func(k *kept) *Collection {
+		k.listener(NeedsStream).follow(Wildcard)
+		k.demand(WholeType)
+		k.says(WholeType, "+a@1")
+		return k.store.FindTable(cds, WholeType).colls[Wildcard]
+	}
+	for name, tc := range map[string]struct {
+		source Source
+		begin  func(k *kept) *Collection
+		want   bool
+	}{
+		"nothing is held": {Source{}, func(k *kept) *Collection {
+			k.listener(NeedsStream).follow(Wildcard)
+			return k.store.FindTable(cds, WholeType).colls[Wildcard]
+		}, false},
+		"members":            {Source{}, member, true},
+		"they are restored":  {Source{}, func(k *kept) *Collection { return k.restoresMembers(WholeType, Wildcard, "a@1") }, false},
+		"complete":           {Source{}, func(k *kept) *Collection { c := member(k); c.quiet.complete(); return c }, false},
+		"everything is told": {Source{State: true}, func(k *kept) *Collection { return k.restoresMembers(WholeType, Wildcard, "a@1") }, false},
+	} {
+		k := newKeptOf(t, tc.source)
+		c := tc.begin(k)
+		k.restarts()
+		for _, want := range []bool{tc.want, false} {
+			c.demand.again = false
+			if askAnew(c); c.demand.again != want {
+				t.Errorf("%s: the stream begins anew: %t, want %t", name, c.demand.again, want)
 			}
 		}
-	}
-}
-
-// Silence confirms names beside members, which wait for their collection (SUR-1).
-func TestConfirmSilenceBesideMembers_SUR1(t *testing.T) {
-	k, begin := newTimed(t, Source{Quiet: time.Second})
-	k.listener(NeedsStream).follow(glob)
-	k.restores("a@1", "b@1")
-	k.restoresMembers(ByName, glob, name+"@1")
-	k.restarts()
-	table := k.store.FindTable(cds, ByName)
-	k.saysAt(begin, cds, "+"+table.upstream.restored.witness.name()+"@1")
-	confirmSilence(table, begin.Add(time.Second))
-	k.check()
-	for key, want := range map[string]bool{"a": false, "b": false, name: true} {
-		if e := table.Find(key); e.Restored() != want {
-			t.Errorf("%q waits for the server's word: %t", key, !want)
-		}
-	}
-}
-
-// When all names are confirmed nothing is waited for (SUR-1).
-func TestAnswerForWitness_SUR1(t *testing.T) {
-	for said, left := range map[string]int{"+a@1": 0, "+a@2": 0, "-a": 0, "+other@1": 1, "+other@1|a": 1} {
-		k, begin := newTimed(t, Source{Quiet: time.Second})
-		k.listener(NeedsStream).watch("other")
-		k.restores("a@1")
-		k.restarts()
-		k.saysAt(begin, cds, said)
-		if n, _ := k.store.Snapshots().Restored(); n != left || awaitsWitness(k.store.FindTable(cds, ByName)) != (left > 0) {
-			t.Errorf("after %q %d names wait for the server's word, want %d", said, n, left)
-		}
-		if at := k.store.Session().Settle(begin); !at.IsZero() {
-			t.Errorf("after %q something waits until %v", said, at)
-		}
-	}
-}
-
-// The server answers for a name also by another resource that serves it, once its own is gone (SUR-1, RES-10).
-func TestAliasAnswersForWitness_SUR1_RES10(t *testing.T) {
-	k, begin := newTimed(t, Source{Quiet: time.Second})
-	l := k.listener(NeedsStream)
-	l.watch("a")
-	l.watch("other")
-	k.restores("a@1~10s")
-	k.restarts()
-	k.store.Session().Settle(begin.Add(10 * time.Second))
-	table := k.store.FindTable(cds, ByName)
-	if k.saysAt(begin, cds, "+other@1"); table.upstream.restored.witness == nil {
-		t.Error("another name answers for it")
-	}
-	if k.saysAt(begin, cds, "+other@2|a"); table.upstream.restored.witness != nil {
-		t.Error("an alias does not answer for the name")
-	}
-}
-
-// A stream does not begin anew because a name went for which the server was to answer, if nothing else waits for such an
-// answer: members do not, nor what the server has sent (SUR-1).
-func TestWitnessGoesAlone_SUR1(t *testing.T) {
-	k, begin := newTimed(t, Source{Quiet: time.Second})
-	k.listener(NeedsStream).follow(glob)
-	k.listener(NeedsStream).watch("new")
-	k.restores("a@1")
-	k.restoresMembers(ByName, glob, name+"@1")
-	k.restarts()
-	k.saysAt(begin, cds, "+new@1")
-	if witness := k.store.FindTable(cds, ByName).upstream.restored.witness.name(); witness != "a" {
-		t.Fatalf("the server is to answer for %q", witness)
-	}
-	k.forgets()
-	k.store.Session().Settle(begin)
-	k.demand(WholeType) // which it could not take otherwise
-	if n, _ := k.store.Snapshots().Restored(); n != 1 {
-		t.Errorf("%d resources wait for the server's word", n)
-	}
-}
-
-// What the server has sent in this process is presented as it is: it need not answer for any of it (RES-12).
-func TestNoWitness_RES12(t *testing.T) {
-	k := newKept(t)
-	l := k.listener(NeedsStream)
-	l.watch("a")
-	l.watch("b")
-	k.demand(WholeType)
-	k.says(WholeType, "+a@1", "+b@2")
-	if got, ok := k.presents(0); !ok || got["a"] != "1" || got["b"] != "2" {
-		t.Errorf("presented are %v", got)
 	}
 }

@@ -33,7 +33,6 @@ func (s Session) Settle(now time.Time) time.Time {
 			next = moment.Earlier(next, expireClocks(t, now))
 		}
 		next = moment.Earlier(next, expireStrays(s.store, now))
-		next = moment.Earlier(next, confirmRestored(s.store, now))
 		releaseDue(s.store, now)
 		next = moment.Earlier(next, thaw(s.store, now))
 		for t := range s.store.due.ttls {
@@ -45,14 +44,24 @@ func (s Session) Settle(now time.Time) time.Time {
 	return next
 }
 
+// settlesAt is when the quiet time of a collection ends; zero if there is none. The server has long to send
+// what it must send.
+func settlesAt(c *Collection) time.Time {
+	source := &c.table.store.source
+	if owesMembers(c) {
+		return c.quiet.end(source.longQuiet(), source.longQuiet())
+	}
+	return c.quiet.end(source.Quiet, source.longQuiet())
+}
+
 func settleCollection(t *Table, c *Collection, now time.Time) {
 	if !c.quiet.synced {
-		if lacksWitness(c) {
-			if missWitness(c) {
-				reopen(c)
+		if owesMembers(c) {
+			if behindRelay(t) {
+				reopen(c) // its own control plane may be away: it waits for that
 				return
 			}
-			trustWitness(c)
+			c.quiet.trustAll(c.log.live.head) // the server takes versions for names only, and has these
 		}
 		completed(t, c)
 		return
@@ -154,7 +163,7 @@ func expireDemand(t *Table, i *demand, now time.Time) {
 			f.follower.Overdue()
 			t.store.journal.ringType(f.bell)
 		}
-		missWitness(i.coll)
+		askAnew(i.coll)
 		return
 	}
 	var why func(name string) *wire.ResourceError

@@ -55,7 +55,8 @@ type exchange struct {
 
 	response   uint32                   // the number of the last response: the entries that it held have it
 	unanswered map[*Collection]struct{} // subscribed to since the last response
-	restored   restoredTable            // what it has not confirmed yet
+	restored   int                      // resources of an earlier process that it has not confirmed yet
+	shown      bool                     // it was shown on the present stream what the relay holds, or sends that again anyway
 	begun      time.Time                // when the present stream began; zero for the first one
 	held       *heldBack                // what clients are not told yet; nil until something was lost
 }
@@ -112,7 +113,10 @@ func adoptNamed(t *Table, c *Collection) {
 		if e.res != nil {
 			c.touch(e, t.store.journal.nextRevision())
 			c.bytes += e.Size()
-			c.restored.is = c.restored.is || e.Restored()
+			if e.Restored() {
+				c.restored.is = true
+				c.quiet.distrust(e) // the server was asked for it by its name
+			}
 			c.quiet.breaks = 1
 			if e.extra.err != nil {
 				addError(c, e.key, e.extra.err)

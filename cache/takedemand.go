@@ -15,8 +15,7 @@ import (
 // so if a collection is wanted again of which all, or a name, was just unsubscribed. What the
 // server sent before it read the unsubscribe looks like the answer to the new subscription, and the
 // server would never mention a member that it removed in between. Names are answered one by one and
-// do not need this. The stream also begins anew if a restored name went for which the server was to answer
-// (awaitsWitness).
+// do not need this.
 // Everything else is taken: no client waits for what another one does (LIM-2).
 func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok bool) {
 	s.store.mu.Lock()
@@ -24,7 +23,6 @@ func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok 
 	now := s.store.cache.Now()
 	ok = true
 	for _, t := range s.on(stream) {
-		ok = ok && !lacksName(t)
 		if len(t.demands.pending) == 0 {
 			continue
 		}

@@ -29,9 +29,10 @@ func AwaitsWord(t *Table, e *Entry) bool {
 	return e.Restored() && (t == nil || !e.marks.Overdue || !spoke(t))
 }
 
-// AwaitsMembers reports the same of a collection. One without members restores nothing.
+// AwaitsMembers reports the same of a collection. One without members restores nothing. A relay may answer with
+// what a disk had, but it sends what it was asked for once its own control plane has spoken.
 func AwaitsMembers(c *Collection) bool {
-	return c.Restored() && c.Len() > 0 && (!c.quiet.overdue || !spoke(c.table))
+	return c.Restored() && c.Len() > 0 && (!c.quiet.overdue || !spoke(c.table) || owesMembers(c) && behindRelay(c.table))
 }
 
 // NeverSpoke reports whether the server has answered nothing in this process.

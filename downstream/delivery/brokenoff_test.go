@@ -247,7 +247,7 @@ func TestBrokenOff_RES2_RES11(t *testing.T) {
 	})
 }
 
-// A server that has nothing to say to the versions of a part says nothing. Then one member is presented in a version
+// A server that has nothing to say to the versions of a part says nothing. Then the members are presented in a version
 // that no content has, so that it must answer: clients may hold what was not in the part, and has gone.
 func TestBrokenOffSilent_RES2_RES12(t *testing.T) {
 	for _, gone := range []bool{false, true} {

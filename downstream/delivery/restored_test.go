@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -21,7 +22,7 @@ func (b *bed) restart() *bed {
 	return next
 }
 
-// restore sorts the image, so that the first member is the one that is not presented.
+// restore sorts the image: the members have their order.
 func (b *bed) restore(image *cache.Image) {
 	b.Helper()
 	for i := range image.Tables {
@@ -70,10 +71,10 @@ func TestSUR1RestoredGoesToNewClients(t *testing.T) {
 	same.resume(eds, []string{"e@1", "f@1"}, "e", "f")
 	b.expect(same.collect())
 
-	t.Log("the server is asked with the versions, except of one member, and in a wrong one of one name")
-	b.expect(b.connect(0), "CDS +* =b@2", "EDS +e +f =e@"+asked)
-	b.expect(b.connect(1), "CDS +"+globG)
-	b.says(cds, "+a@1")
+	t.Log("the server is asked for all of it, in versions that no content has")
+	b.expect(b.connect(0), "CDS +* =a@"+asked+" =b@"+asked, "EDS +e +f =e@"+asked)
+	b.expect(b.connect(1), "CDS +"+globG+" ="+nameG1+"@"+asked)
+	b.says(cds, "+a@1", "+b@2")
 	b.saysOn(1, cds, "+"+nameG1+"@1")
 	b.says(eds, "+e@1", "-f")
 	b.settle()
@@ -83,6 +84,56 @@ func TestSUR1RestoredGoesToNewClients(t *testing.T) {
 	b.says(cds, "+a@3")
 	b.expect(fresh.collect(), "CDS +a@3")
 	b.expect(same.collect(), "CDS +a@3")
+}
+
+// A relay restarts from its disk under a thousand clients: none is told that anything is gone, and none is sent again
+// what it presented, neither from the disk nor when the server has sent all of it anew.
+func TestSUR1RestartUnderThousandClients_RES11(t *testing.T) {
+	const clients = 1000
+	b := newBed(t, cache.Limits{})
+	first := b.join()
+	first.sub(cds, "*", globG)
+	first.sub(eds, "e", "f")
+	b.connect(0)
+	b.connect(1)
+	sends := func() {
+		b.says(cds, "+a@1", "+b@2")
+		b.saysOn(1, cds, "+"+nameG1+"@1", "+"+nameG2+"@1")
+		b.says(eds, "+e@1", "+f@1")
+		b.settle()
+	}
+	sends()
+	b = b.restart()
+	all := make([]*peer, clients)
+	for i := range all {
+		all[i] = b.join()
+		all[i].c.Update(&Change{TypeURL: cds, Subscribe: names([]string{"*", globG}), Versions: wire.NewVersions(map[string]string{
+			"a": "1", "b": "2", nameG1: "1", nameG2: "1",
+		})})
+		all[i].c.Update(&Change{TypeURL: eds, Subscribe: names([]string{"e", "f"}), Versions: wire.NewVersions(map[string]string{"e": "1", "f": "1"})})
+	}
+	expectAll := func(want ...string) {
+		for _, c := range all { // peer.collect would check the whole store for each
+			batches, left, err := c.s.Collect(paceOf(func(string) bool { return false }, c.size, 8))
+			if err != nil || left.More {
+				t.Fatalf("more is left: %t, %v", left.More, err)
+			}
+			var said []string
+			for _, batch := range batches {
+				said = append(said, c.render(batch))
+			}
+			b.expect(said, want...)
+		}
+	}
+	expectAll()
+	b.connect(0)
+	b.connect(1)
+	expectAll()
+	sends()
+	b.restored(0)
+	expectAll()
+	b.says(eds, "+e@2")
+	expectAll("EDS +e@2")
 }
 
 // A client that holds something else keeps it until the server has spoken.
@@ -122,17 +173,16 @@ func TestSUR1RestoredReplacesNothing(t *testing.T) {
 		b.expect(c.collect())
 		b.restored(0)
 	})
-	t.Run("confirmed by silence after an answer", func(t *testing.T) {
+	t.Run("silence confirms no name", func(t *testing.T) {
 		b, c := begin(t)
-		connectAsking(b, "LDS +* =b@1", "EDS +e +w =e@1 =w@"+asked)
+		b.expect(b.connect(0), "EDS +e +w =e@"+asked+" =w@"+asked, "LDS +* =a@"+asked+" =b@"+asked)
 		b.settle()
 		b.expect(c.collect())
-		b.restored(4) // nothing was said
-		b.says(lds, "+a@1")
+		b.restored(4)
 		b.says(eds, "+w@1")
 		b.settle()
-		b.expectAll(c.collect(), "LDS +a@1 -gone", "EDS +e@1")
-		b.restored(0)
+		b.expect(c.collect())
+		b.restored(3)
 	})
 	t.Run("replaced by what the client holds", func(t *testing.T) {
 		b, c := begin(t)
@@ -456,14 +506,14 @@ func TestSUR1RestoredReaders(t *testing.T) {
 	}
 }
 
-// A server that has nothing to say of a collection whose versions it was shown says nothing. One
-// member is not presented, so that the server must answer.
+// A server is asked for all members that are restored, and sends them, or says that they are gone.
 func TestSUR1_RES2_RES14UnchangedCollection(t *testing.T) {
 	const long = 4 * quiet
 	members := []string{"a@1", "b@1", "c@1"}
-	image := func(t *testing.T, members ...string) *bed {
+	// begin restarts a relay, and has it ask the server.
+	begin := func(t *testing.T) (b *bed, other *peer) {
 		t.Helper()
-		b := newBedOf(t, cache.Limits{}, cache.Source{
+		b = newBedOf(t, cache.Limits{}, cache.Source{
 			Quiet: quiet, ResumeQuiet: long, Absent: quiet, FullState: map[string]bool{cds: true, lds: true},
 		})
 		first := b.join()
@@ -473,230 +523,192 @@ func TestSUR1_RES2_RES14UnchangedCollection(t *testing.T) {
 			b.says(lds, "+"+m)
 		}
 		b.settle()
-		return b.restart()
-	}
-	// begin restarts a relay, and tells which member it does not present to the server (witness).
-	begin := func(t *testing.T) (b *bed, other *peer, witness string) {
-		t.Helper()
-		b = image(t, members...)
+		b = b.restart()
 		other = b.joinAs(Form{State: true})
 		other.show(lds, "another", "*")
 		b.expect(other.lists())
-		return b, other, b.witness(members...)
+		b.expect(b.connect(0), "LDS +* =a@"+asked+" =b@"+asked+" =c@"+asked)
+		return b, other
 	}
-	// anew begins the stream anew, when that is due, and tells which member is presented there in a
-	// version that no content has: the server must send it, or say that it is gone.
-	anew := func(b *bed, witness string, members ...string) string {
-		b.Helper()
-		b.runClocks()
-		b.expect(b.demand(0), "begin anew")
-		b.store.Session().Lost(streamOf(0))
-		next := b.asked(members...)
-		if next == witness {
-			b.Errorf("%s is asked for again", next)
-		}
-		return next
-	}
-	list := func(members []string) string { return "LDS " + strings.ReplaceAll(strings.Join(members, " "), "@", "") }
-	without := func(m string) []string {
-		return slices.DeleteFunc(slices.Clone(members), func(x string) bool { return x == m })
-	}
-	name := func(member string) string { return strings.TrimSuffix(member, "@1") }
-
-	t.Run("the server sends the member that was not presented", func(t *testing.T) {
-		b, other, witness := begin(t)
+	t.Run("the server sends them", func(t *testing.T) {
+		b, other := begin(t)
 		same := b.join()
 		same.resume(lds, members, "*")
-		b.says(lds, "+"+witness)
+		b.says(lds, "+a@1", "+b@1", "+c@1")
 		b.store.Session().Settle(time.Now().Add(quiet))
 		b.restored(0)
-		b.expect(other.lists(), list(members))
+		b.expect(other.lists(), "LDS a1 b1 c1")
 		b.expect(same.collect())
 		b.store.Session().Lost(streamOf(0))
 		b.expect(b.connect(0), "LDS +* =a@1 =b@1 =c@1")
 	})
-	t.Run("it has changed", func(t *testing.T) {
-		b, other, witness := begin(t)
-		b.says(lds, "+"+name(witness)+"@2")
+	t.Run("one has changed", func(t *testing.T) {
+		b, other := begin(t)
+		b.says(lds, "+a@2", "+b@1", "+c@1")
 		b.settle()
 		b.restored(0)
-		b.expect(other.lists(), strings.Replace(list(members), name(witness)+"1", name(witness)+"2", 1))
+		b.expect(other.lists(), "LDS a2 b1 c1")
 	})
-	t.Run("it comes late", func(t *testing.T) {
-		b, other, witness := begin(t)
-		b.says(lds)
-		b.store.Session().Settle(time.Now().Add(long - quiet))
-		b.restored(3)
-		b.says(lds, "+"+witness)
-		b.store.Session().Settle(time.Now().Add(long - quiet))
-		b.restored(0)
-		b.expect(other.lists(), list(members))
-	})
-	t.Run("it is gone, and the server says something else", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b, other, witness := begin(t)
-			b.says(lds, "+d@1")
-			next := anew(b, witness, append(slices.Clone(members), "d@1")...)
+	t.Run("they come late", func(t *testing.T) {
+		b, other := begin(t)
+		for _, m := range members {
+			b.says(lds)
+			b.store.Session().Settle(time.Now().Add(long - quiet))
 			b.expect(other.lists())
-			b.says(lds, "+"+next, "-"+name(witness))
-			b.runClocks()
-			b.restored(0)
-			b.expect(other.lists(), list(append(without(witness), "d@1")))
-		})
+			b.says(lds, "+"+m)
+		}
+		b.store.Session().Settle(time.Now().Add(quiet))
+		b.restored(0)
+		b.expect(other.lists(), "LDS a1 b1 c1")
 	})
-	t.Run("it is gone, and the server says nothing", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b, other, witness := begin(t)
-			next := anew(b, witness, members...)
-			b.says(lds, "+"+next, "-"+name(witness))
-			b.runClocks()
-			b.restored(0)
-			b.expect(other.lists(), list(without(witness)))
-		})
+	t.Run("one is gone", func(t *testing.T) {
+		b, other := begin(t)
+		b.says(lds, "+a@1", "-b", "+c@1", "+d@1")
+		b.settle()
+		b.restored(0)
+		b.expect(other.lists(), "LDS a1 c1 d1")
 	})
-	t.Run("the next one is gone too", func(t *testing.T) {
+	t.Run("the stream breaks meanwhile", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b, other, witness := begin(t)
-			next := anew(b, witness, members...)
-			b.says(lds, "-"+name(witness), "-"+name(next))
+			b, other := begin(t)
+			b.says(lds, "+a@1")
+			b.store.Session().Lost(streamOf(0))
+			b.expect(b.connect(0), "LDS +* =a@1 =b@"+asked+" =c@"+asked)
+			b.says(lds, "+b@1", "-c")
 			b.runClocks()
 			b.restored(0)
-			b.expect(other.lists(), list(slices.DeleteFunc(without(witness), func(m string) bool { return m == next })))
+			b.expect(other.lists(), "LDS a1 b1")
 		})
 	})
 	// As a relay whose own control plane was away, and that has nothing else to say when it is back.
-	t.Run("only the next one goes while the server is silent", func(t *testing.T) {
+	t.Run("the server is silent for long", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b, other, witness := begin(t)
-			next := anew(b, witness, members...)
+			b, other := begin(t)
 			b.runClocks()
+			b.expect(b.demand(0))
 			b.expect(other.lists())
-			b.says(lds, "-"+name(next))
+			b.restored(3)
+			b.says(lds, "-a", "-b", "-c")
 			b.runClocks()
 			b.restored(0)
-			b.expect(other.lists(), list(without(next)))
+			b.expect(other.lists(), "LDS")
 		})
 	})
 	t.Run("a server that takes presented versions for names only", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b, other, witness := begin(t)
-			anew(b, witness, members...)
-			b.says(lds, "-"+name(witness))
+			b, other := begin(t)
+			b.says(lds, "-a")
 			b.runClocks()
 			b.restored(0)
-			b.expect(other.lists(), list(without(witness)))
-		})
-	})
-	t.Run("a server that is silent on several streams", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b, other, witness := begin(t)
-			next := anew(b, witness, members...)
-			b.store.Session().Lost(streamOf(0))
-			if again := b.asked(members...); again == next {
-				b.Errorf("%s is asked for again", next)
-			} else {
-				b.says(lds, "+"+again)
-			}
-			b.runClocks()
-			b.restored(0)
-			b.expect(other.lists(), list(members))
+			b.expect(other.lists(), "LDS b1 c1")
 		})
 	})
 	t.Run("versions that are too many are left out", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b, other, witness := begin(t)
-			b.runClocks()
-			b.expect(b.demand(0), "begin anew")
+			b, other := begin(t)
 			b.store.Session().Lost(streamOf(0))
 			b.expect(b.connectWithin(0, 1), "LDS +*")
-			b.says(lds, "+"+witness)
+			b.says(lds, "+a@1")
 			b.runClocks()
 			b.restored(0)
-			b.expect(other.lists(), list([]string{witness}))
+			b.expect(other.lists(), "LDS a1")
 		})
-	})
-	t.Run("a server without versions", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := image(t, "a", "b")
-			b.connect(0)
-			b.runClocks()
-			b.expect(b.demand(0), "begin anew")
-			b.store.Session().Lost(streamOf(0))
-			held := b.store.Session().Restart(streamOf(0), 0)[0].Versions
-			if len(held) != 2 || held["b"] != asked { // its own version is "", and that of what is restored a digest
-				b.Errorf("the server was told %q", held)
-			}
-		})
-	})
-	t.Run("a server that stays silent has the stream begin anew once", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b, other, witness := begin(t)
-			anew(b, witness, members...)
-			for range 3 {
-				b.runClocks()
-				b.expect(b.demand(0))
-				b.store.Session().Lost(streamOf(0))
-				b.connect(0)
-			}
-			b.restored(3)
-			b.expect(other.lists())
-		})
-	})
-	t.Run("the only one is gone, and the server says nothing", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := image(t, "a@1")
-			other := b.join()
-			other.sub(lds, "*")
-			b.expect(other.collect(), "LDS +a@1")
-			b.expect(b.connect(0), "LDS +*")
-			b.runClocks()
-			b.expect(b.demand(0), "begin anew")
-			b.store.Session().Lost(streamOf(0))
-			b.expect(b.connect(0), "LDS +* =a@"+asked)
-			b.says(lds, "-a")
-			b.runClocks()
-			b.restored(0)
-			b.expect(other.collect(), "LDS -a")
-		})
-	})
-	t.Run("a single member", func(t *testing.T) {
-		b := image(t, "a@1")
-		b.expect(b.connect(0), "LDS +*")
-		b.says(lds, "+a@1")
-		b.settle()
-		b.restored(0)
 	})
 }
 
-// A relay of the second tier restarts while the first tier's control plane is away. What is gone when that is back, the
-// first tier must say, though all else is as before and it says nothing of that.
+// restoredTier is a relay that begins with names, or members, of its disk.
+func restoredTier(t *testing.T, typeURL string, members []string, names ...string) *bed {
+	t.Helper()
+	b := newBedOf(t, cache.Limits{}, cache.Source{Quiet: quiet, ResumeQuiet: quiet, Absent: quiet, FullState: map[string]bool{lds: true}})
+	b.join().sub(typeURL, names...)
+	b.connect(0)
+	for _, m := range members {
+		b.says(typeURL, "+"+m)
+	}
+	b.settle()
+	return b.restart()
+}
+
+// asRelay has the second tier's stream begin at the first tier.
+func (b *bed) asRelay(second *bed, typeURL string) *peer {
+	b.Helper()
+	sub := second.store.Session().Restart(streamOf(0), 0)[0]
+	var held []string
+	for name, version := range sub.Versions {
+		held = append(held, name+"@"+version)
+	}
+	relay := b.joinAs(Form{Relay: true})
+	relay.resume(typeURL, held, sub.Subscribe...)
+	return relay
+}
+
+// hears has the second tier apply what the first tier has sent it.
+func (b *bed) hears(relay *peer, typeURL string) {
+	b.Helper()
+	for _, said := range relay.collect() {
+		r := words.Response(typeURL, strings.Fields(said)[1:]...)
+		r.ControlPlane = wire.RelayIdentifier + "first"
+		if err := b.apply(0, r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// Both tiers begin with what their disks had, and the control plane is away. The second tier has newer content, as its
+// clients have: nothing that the first tier restored takes the place of that, and nothing is removed. When the control
+// plane is back, its word reaches the clients (SUR-1).
+func TestSUR1TwoTiers_RES11_RES12(t *testing.T) {
+	for what, says := range map[string]struct {
+		plane  []string // of the control plane, when it is back
+		client string   // what the client is told then
+	}{
+		"the control plane has what the clients present": {[]string{"+a@2", "+b@2", "+d@1"}, "LDS -z"},
+		"the control plane has what the first disk had":  {[]string{"+a@1", "+b@1", "+d@1"}, "LDS +a@1 +b@1 -z"},
+		"the control plane has something newer":          {[]string{"+a@3", "+b@2", "+d@1"}, "LDS +a@3 -z"},
+		"one is gone":                                    {[]string{"+a@2", "-b", "+d@1"}, "LDS -b -z"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first := restoredTier(t, lds, []string{"a@1", "b@1", "d@1"}, "*")
+				second := restoredTier(t, lds, []string{"a@2", "b@2"}, "*")
+				client, list := second.join(), second.joinAs(Form{State: true})
+				client.resume(lds, []string{"a@2", "b@2", "d@1", "z@1"}, "*")
+				list.show(lds, "another", "*")
+				relay := first.asRelay(second, lds)
+				second.hears(relay, lds)
+				second.runClocks()
+				second.restored(2)
+				second.expect(client.collect())
+				second.expect(list.lists())
+
+				first.connect(0)
+				first.says(lds, says.plane...)
+				first.runClocks()
+				second.hears(relay, lds)
+				second.runClocks()
+				second.hears(relay, lds)
+				second.runClocks()
+				second.restored(0)
+				var told []string
+				for _, said := range append(client.collect(), client.collect()...) {
+					told = append(told, strings.Fields(said)[1:]...)
+				}
+				second.expectAll(told, strings.Fields(says.client)[1:]...)
+			})
+		})
+	}
+}
+
+// A relay of the second tier restarts while the first tier, which has no disk, has no control plane. What is gone when
+// that is back, the first tier must say.
 func TestSUR1RelayBehindSilentRelay_RES11_RES12(t *testing.T) {
 	for _, gone := range []string{"a@1", "b@1"} {
 		synctest.Test(t, func(t *testing.T) {
-			source := cache.Source{Quiet: quiet, ResumeQuiet: quiet, Absent: quiet, FullState: map[string]bool{lds: true}}
-			second := newBedOf(t, cache.Limits{}, source)
-			second.join().sub(lds, "*")
-			second.connect(0)
-			second.says(lds, "+a@1", "+b@1")
-			second.settle()
-			second = second.restart()
+			second := restoredTier(t, lds, []string{"a@1", "b@1"}, "*")
 			client := second.join()
 			client.resume(lds, []string{"a@1", "b@1"}, "*")
-			first := newBedOf(t, cache.Limits{}, source)
-			connect := func() *peer {
-				var held []string
-				for name, version := range second.store.Session().Restart(streamOf(0), 0)[0].Versions {
-					held = append(held, name+"@"+version)
-				}
-				relay := first.joinAs(Form{Relay: true})
-				relay.resume(lds, held, "*")
-				return relay
-			}
-			connect().leave()
-			second.runClocks()
-			second.expect(second.demand(0), "begin anew")
-			second.store.Session().Lost(streamOf(0))
-			relay := connect()
+			first := newBedOf(t, cache.Limits{}, second.source)
+			relay := first.asRelay(second, lds)
 			second.runClocks()
 			second.expect(client.collect())
 
@@ -707,9 +719,7 @@ func TestSUR1RelayBehindSilentRelay_RES11_RES12(t *testing.T) {
 				}
 			}
 			first.runClocks()
-			for _, said := range relay.collect() {
-				second.says(lds, strings.Fields(said)[1:]...)
-			}
+			second.hears(relay, lds)
 			second.runClocks()
 			second.restored(0)
 			name, _, _ := strings.Cut(gone, "@")
@@ -762,67 +772,25 @@ func TestSUR1NamesBehindSilentRelay_RES12(t *testing.T) {
 	}
 }
 
-// A server that cannot tell what became of the name that it must answer for has read which versions the relay holds.
-// Not so a relay: it may know nothing of any name while its own control plane is away.
-func TestSUR1WitnessFails_ERR1(t *testing.T) {
-	for _, relay := range []bool{true, false} {
-		b, _ := newBed(t, cache.Limits{}).subscribed(eds, "e", "f")
-		b.says(eds, "+e@1", "+f@1")
-		b = b.restart()
-		client := b.join()
-		client.resume(eds, []string{"e@2", "f@2"}, "e", "f")
-		connectAsking(b, "EDS +e +f =e@"+asked+" =f@1")
-		r := &wire.Response{TypeURL: eds, ControlPlane: "some server"}
-		if relay {
-			r.ControlPlane = wire.RelayIdentifier
-		}
-		r.Errors = []wire.ResourceError{{Name: "e", Code: unavailable, Message: "why"}}
-		if err := b.apply(0, r); err != nil {
-			t.Fatal(err)
-		}
-		b.expect(client.collect(), "EDS !e")
-		b.settle()
-		if relay {
-			b.restored(2)
-			b.expect(client.collect())
-			b.says(eds, "+e@3")
-			b.settle()
-			b.restored(0)
-			b.expect(client.collect(), "EDS +e@3 +f@1")
-			continue
-		}
-		b.restored(0)
-		b.expectAll(strings.Fields(client.collect()[0]), "EDS", "+e@1", "+f@1")
-	}
-}
-
-// Other names count as unchanged if the server says nothing of them for its time after it has answered for the one
-// that it was asked for: not if it answers for a name that is new.
-func TestSUR1SilenceAfterAnswer_RES12(t *testing.T) {
+// A server that cannot tell what became of a name says nothing of the others, and confirms nothing.
+func TestSUR1RestoredFails_ERR1(t *testing.T) {
 	b, _ := newBed(t, cache.Limits{}).subscribed(eds, "e", "f")
 	b.says(eds, "+e@1", "+f@1")
 	b = b.restart()
 	client := b.join()
 	client.resume(eds, []string{"e@2", "f@2"}, "e", "f")
-	client.sub(eds, "g")
-	witness, other := "e", "f"
-	if b.store.Session().Restart(streamOf(0), 0)[0].Versions["f"] == asked {
-		witness, other = other, witness
+	b.expect(b.connect(0), "EDS +e +f =e@"+asked+" =f@"+asked)
+	r := &wire.Response{TypeURL: eds, Errors: []wire.ResourceError{{Name: "e", Code: unavailable, Message: "why"}}}
+	if err := b.apply(0, r); err != nil {
+		t.Fatal(err)
 	}
-	b.says(eds, "+g@1")
-	begun := time.Now()
-	b.store.Session().Settle(begun.Add(time.Hour))
-	b.restored(2)
-	b.expect(client.collect(), "EDS +g@1")
-	b.says(eds, "+"+witness+"@1")
-	b.expect(client.collect(), "EDS +"+witness+"@1")
-	if at := b.store.Session().Settle(begun); at.Before(begun.Add(quiet)) {
-		t.Errorf("silence counts after %v", at.Sub(begun))
-	}
-	b.restored(1)
+	b.expect(client.collect(), "EDS !e")
 	b.settle()
+	b.restored(2)
+	b.expect(client.collect())
+	b.says(eds, "+e@3", "+f@1")
 	b.restored(0)
-	b.expect(client.collect(), "EDS +"+other+"@1")
+	b.expect(client.collect(), "EDS +e@3 +f@1")
 }
 
 // A server that was not shown the versions says by silence nothing of a name, only that it is slow.
@@ -871,7 +839,7 @@ func TestSUR1NamesGoneMeanwhile_RES12(t *testing.T) {
 	}
 }
 
-// Each glob has a member of its own that is not presented, and the names beside it have one that the server is asked for.
+// The server is asked for the members of globs, and for names beside them.
 func TestSUR1UnchangedGlobs(t *testing.T) {
 	b, _ := newBed(t, cache.Limits{}).subscribed(cds, globG, globQ, "n", nameG1)
 	b.says(cds, "+"+nameG1+"@1", "+"+nameQ+"@1", "+n@1")
@@ -880,7 +848,7 @@ func TestSUR1UnchangedGlobs(t *testing.T) {
 	other := b.joinAs(Form{State: true})
 	other.show(cds, "another", globG, nameG1)
 	b.expect(other.lists())
-	b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1+" +"+globQ+" =n@"+asked)
+	b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1+" +"+globQ+" =n@"+asked+" ="+nameG1+"@"+asked+" ="+nameQ+"@"+asked)
 	b.says(cds, "+"+nameG1+"@1", "+"+nameQ+"@1", "+n@1")
 	b.settle()
 	b.restored(0)
@@ -888,7 +856,7 @@ func TestSUR1UnchangedGlobs(t *testing.T) {
 }
 
 // A name that is held from an earlier process becomes a member of a glob that is new. The server
-// knows that the relay holds it, and need not mention it.
+// was asked for it by its name.
 func TestSUR1RestoredNamesOfNewGlobs(t *testing.T) {
 	begin := func(t *testing.T) (b *bed, other *peer) {
 		t.Helper()
@@ -898,7 +866,7 @@ func TestSUR1RestoredNamesOfNewGlobs(t *testing.T) {
 		b.connect(0)
 		b.says(cds, "+n@1", "+"+nameG1+"@1")
 		b = b.restart()
-		connectAsking(b, "CDS +n +"+nameG1+" =n@"+asked+" ="+nameG1+"@1")
+		b.expect(b.connect(0), "CDS +n +"+nameG1+" =n@"+asked+" ="+nameG1+"@"+asked)
 		other = b.joinAs(Form{State: true})
 		other.show(cds, "another", globG, nameG1)
 		b.expect(b.demand(0), "CDS +"+globG)
@@ -914,10 +882,6 @@ func TestSUR1RestoredNamesOfNewGlobs(t *testing.T) {
 	t.Run("the server has nothing else to send", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, other := begin(t)
-			b.runClocks()
-			b.expect(b.demand(0), "begin anew")
-			b.store.Session().Lost(streamOf(0))
-			b.expect(b.connect(0), "CDS +n +"+globG+" +"+nameG1+" =n@"+asked+" ="+nameG1+"@"+asked)
 			b.says(cds, "+n@1", "+"+nameG1+"@1")
 			b.runClocks()
 			b.restored(0)
@@ -928,58 +892,6 @@ func TestSUR1RestoredNamesOfNewGlobs(t *testing.T) {
 
 // asked is a version that no content of any server has (cache).
 const asked = "xdsrelay/asked"
-
-// connectAsking begins streams until the server is told something of a type: the relay chooses by chance for what the
-// server must answer.
-func connectAsking(b *bed, want ...string) {
-	b.Helper()
-	var said []string
-	for range 100 {
-		said = b.connect(0)
-		if !slices.ContainsFunc(want, func(w string) bool { return !slices.Contains(said, w) }) {
-			return
-		}
-		b.store.Session().Lost(streamOf(0))
-	}
-	b.Fatalf("the server was told %v", said)
-}
-
-// witness begins a stream, and tells which of these members of "*" is not presented.
-func (b *bed) witness(members ...string) string {
-	b.Helper()
-	return b.presentedBut(func(string) string { return "" }, members)
-}
-
-// asked begins a stream, and tells which of these members of "*" is presented in a version that no content has.
-func (b *bed) asked(members ...string) string {
-	b.Helper()
-	return b.presentedBut(func(m string) string {
-		name, _, _ := strings.Cut(m, "@")
-		return " =" + name + "@" + asked
-	}, members)
-}
-
-// presentedBut begins a stream, and tells which of these members of "*" is presented otherwise than the rest.
-func (b *bed) presentedBut(otherwise func(member string) string, members []string) string {
-	b.Helper()
-	said := b.connect(0)
-	for _, m := range members {
-		var line strings.Builder
-		line.WriteString("LDS +*")
-		for _, other := range members {
-			if other == m {
-				line.WriteString(otherwise(m))
-			} else {
-				line.WriteString(" =" + other)
-			}
-		}
-		if slices.Equal(said, []string{line.String()}) {
-			return m
-		}
-	}
-	b.Fatalf("the server was told %v", said)
-	return ""
-}
 
 // runClocks ends all quiet times and clocks when their time has come, as the session does.
 func (b *bed) runClocks() {

@@ -24,7 +24,7 @@ func TestRollbackOfRestored_GATE4_SUR1(t *testing.T) {
 		"the stream begins anew": func(b *bed, confirm func()) {
 			b.releases()
 			b.store.Session().Lost(streamOf(0))
-			connectAsking(b, "RDS +r +s =r@"+asked+" =s@2")
+			b.connect(0)
 			confirm()
 		},
 	} {
@@ -49,13 +49,13 @@ func TestRollbackOfRestored_GATE4_SUR1(t *testing.T) {
 				c = b.join()
 				c.resume(rds, []string{"r@2", "s@2"}, "r", "s")
 				c.resume(cds, []string{"a@2", "b@2"}, "*")
-				connectAsking(b, "RDS +r +s =r@"+asked+" =s@2")
+				b.expect(b.connect(0), "CDS +* =a@"+asked+" =b@"+asked, "RDS +r +s =r@"+asked+" =s@"+asked)
 				b.expect(c.collect())
 				b.rolls(0, 4)
 				b.expectAll(c.collect(), "CDS +a@1 +b@1", "RDS +r@1 +s@1")
 				f(b, func() {
-					b.says(rds, "+r@2")
-					b.says(cds, "+a@2", "+b@2") // one of them was not presented
+					b.says(rds, "+r@2", "+s@2")
+					b.says(cds, "+a@2", "+b@2")
 					b.elapses(time.Minute)
 				})
 				b.expectAll(c.collect(), "CDS +a@2 +b@2", "RDS +r@2 +s@2")
