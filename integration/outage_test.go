@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -64,45 +63,4 @@ func TestControlPlaneOutage_OPS1_RES12_SUB9(t *testing.T) {
 		t.Errorf("RES-12: after the outage sent %v, removed %v; want c1, c9 and c3", sent, removed)
 	}
 	relay.consistent(t)
-}
-
-// TestFederation serves names of several authorities over one stream, each from
-// its own upstream; unclaimed ones are answered as not existing.
-func TestFederation_LOC3_LOC4_LOC7(t *testing.T) {
-	one, two := newPlane(t), newPlane(t)
-	name := func(authority, id string) string {
-		return fmt.Sprintf("xdstp://%s/envoy.config.cluster.v3.Cluster/%s", authority, id)
-	}
-	one.set(clusterType, name("a", "x"), false)
-	one.set(clusterType, name("b", "x"), false)
-	one.set(clusterType, name("b.c", "x"), false)
-	two.set(clusterType, name("c", "x"), false)
-	two.set(clusterType, name("a.c", "x"), false)
-	relay := startRelay(t, federated, one.addr, two.addr)
-	c := newClient(t, relay.addr, "federated")
-	if err := c.connect(true); err != nil {
-		t.Fatal(err)
-	}
-	served := []string{name("a", "x"), name("b", "x"), name("b.c", "x"), name("c", "x"), name("a.c", "x")}
-	c.subscribe(clusterType, append([]string{name("nobody", "x")}, served...), nil)
-	c.awaitHolding(t, clusterType, served...)
-	c.await(t, "LOC-4: the unclaimed name", func() bool {
-		for _, r := range c.responses() {
-			for i, n := range r.RemovedResources {
-				if n == name("nobody", "x") {
-					return i == 0 && len(r.ResourceErrors) == 1 && r.ResourceErrors[0].GetResourceName().GetName() == n
-				}
-			}
-		}
-		return false
-	})
-	if n := len(one.streamsNow()); n != 1 {
-		t.Errorf("LOC-7: %d streams to the upstream of three authorities, want 1", n)
-	}
-	if n := len(two.streamsNow()); n != 1 {
-		t.Errorf("LOC-3: %d streams to the second upstream, want 1", n)
-	}
-	if !c.connected() {
-		t.Error("LOC-4: the stream ended")
-	}
 }

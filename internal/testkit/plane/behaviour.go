@@ -20,7 +20,7 @@ const (
 )
 
 // Behaviour is how a control plane treats its streams. The zero value sends
-// everything at once, in the order of [DefaultOrder].
+// everything at once, in the order that makes before it breaks.
 type Behaviour struct {
 	// AwaitACK sends nothing more of a type before the client has answered the last
 	// response of that type, or has sent another request for it.
@@ -75,15 +75,12 @@ type Behaviour struct {
 	OneStream bool
 	// Mute answers nothing at all. Requests are taken and recorded; polls are held.
 	Mute bool
-	// Order is the order of the types in which one change goes out; types that it
-	// does not name follow. nil is DefaultOrder.
-	Order []string
 	// Delay is the time that a change of a type waits before it goes out.
 	Delay map[string]time.Duration
 }
 
-// DefaultOrder is the order of types that makes before it breaks.
-func DefaultOrder() []string {
+// order is the order of types that makes before it breaks.
+func order() []string {
 	return []string{Cluster, Endpoints, Listener, ScopedRoute, Route, VirtualHost}
 }
 
@@ -128,14 +125,11 @@ func shuffle[T any](b *Behaviour, all []T) {
 	}
 }
 
-// rank orders types for one pass over a stream.
-func (b *Behaviour) rank(typeURL string) int {
-	order := b.Order
-	if order == nil {
-		order = DefaultOrder()
-	}
-	if i := slices.Index(order, typeURL); i >= 0 {
+// rank orders types for one pass over a stream; those that are not in order follow.
+func rank(typeURL string) int {
+	all := order()
+	if i := slices.Index(all, typeURL); i >= 0 {
 		return i
 	}
-	return len(order)
+	return len(all)
 }

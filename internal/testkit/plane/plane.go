@@ -202,7 +202,7 @@ func (p *Plane) inOrderLocked(st *stream) []*subscription {
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b *subscription) int {
-		return p.behaviour.rank(a.typeURL) - p.behaviour.rank(b.typeURL)
+		return rank(a.typeURL) - rank(b.typeURL)
 	})
 	return all
 }
