@@ -38,7 +38,7 @@ func (f wildcardForm) follow(t testing.TB, addr, node string, names map[string][
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := wildcardClient{xdsclient.New(xdsclient.Options{Form: f.form, Conn: conn, Node: &corev3.Node{Id: node}, Keep: xdsclient.KeepResources})}
+	c := wildcardClient{xdsclient.New(xdsclient.Options{Form: f.form, Conn: conn, Node: &corev3.Node{Id: node}, KeepResources: true})}
 	c.Subscribe(clusterType)
 	c.Subscribe(listenerType)
 	for _, url := range slices.Sorted(maps.Keys(names)) {

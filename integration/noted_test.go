@@ -44,7 +44,7 @@ func startNoted(t testing.TB, v variant, relay *testRelay, node string) *noted {
 	t.Helper()
 	n := &noted{variant: v}
 	options := xdsclient.Options{
-		Form: v.form(), Node: &corev3.Node{Id: node}, PerType: v.perType, ResourceInSotW: v.sotw, Keep: xdsclient.KeepResources,
+		Form: v.form(), Node: &corev3.Node{Id: node}, PerType: v.perType, ResourceInSotW: v.sotw, KeepResources: true,
 		OnResponse: n.note, PollInterval: pollInterval,
 	}
 	var release func()

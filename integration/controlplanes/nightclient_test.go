@@ -78,7 +78,7 @@ func newNightClient(t *testing.T, node *corev3.Node, at *bufconn.Listener, creds
 	}
 	c := &nightClient{conn: conn}
 	c.Client = xdsclient.New(xdsclient.Options{
-		Conn: conn, Node: node, Keep: xdsclient.KeepResources,
+		Conn: conn, Node: node, KeepResources: true,
 		OnOpen: func(string) { c.streams.Add(1) },
 		OnResponse: func(r *xdsclient.Response) error {
 			c.sent.Add(int64(len(r.Changes)))

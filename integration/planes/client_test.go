@@ -36,7 +36,7 @@ func (w *world) dial(form xdsclient.Form, typeURL string, names ...string) *clie
 	w.t.Cleanup(func() { _ = conn.Close() })
 	c := &client{w: w}
 	c.Client = xdsclient.New(xdsclient.Options{
-		Form: form, Conn: conn, Node: &corev3.Node{Id: node}, Keep: xdsclient.KeepResources, OnResponse: c.note,
+		Form: form, Conn: conn, Node: &corev3.Node{Id: node}, KeepResources: true, OnResponse: c.note,
 	})
 	c.Subscribe(typeURL, names...)
 	c.come()

@@ -106,7 +106,7 @@ func (c *client) run(ctx context.Context) {
 // open makes a client that holds nothing, and its connection.
 func (c *client) open() (end func()) {
 	options := xdsclient.Options{
-		Node: &corev3.Node{Id: fmt.Sprint("client-", c.n), Cluster: c.cluster}, Keep: xdsclient.KeepResources, PerType: c.form.perType,
+		Node: &corev3.Node{Id: fmt.Sprint("client-", c.n), Cluster: c.cluster}, KeepResources: true, PerType: c.form.perType,
 		ResourceInSotW: c.n%3 == 0, OnOpen: c.opened, PollInterval: 2 * time.Second, PresentVersion: true,
 	}
 	var x *xdsclient.Client

@@ -46,7 +46,7 @@ func (l *link) compare(r *wire.Received) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	if err := l.checkNames(&r.Response); err != nil {
+	if err := checkNames(&r.Response); err != nil {
 		return err
 	}
 	c := l.client
@@ -66,7 +66,7 @@ func (l *link) compare(r *wire.Received) error {
 	for i := range r.Errors {
 		e := &r.Errors[i]
 		changes = t.compareFailed(changes, e)
-		changes = append(changes, Change{Kind: Failed, Name: e.Name, Old: t.held[e.Name].version, Error: e})
+		changes = append(changes, Change{Kind: Failed, Name: e.Name, Old: t.held[e.Name].Version, Error: e})
 	}
 	if c.messages.fullState(t.url) {
 		changes = t.compareMissing(changes)
@@ -77,7 +77,7 @@ func (l *link) compare(r *wire.Received) error {
 
 // checkNames refuses a response that has payloads of another type, or that says
 // two things of one name (ACK-6, RES-4).
-func (l *link) checkNames(r *wire.Response) error {
+func checkNames(r *wire.Response) error {
 	for _, res := range r.Resources {
 		if typeURL := res.TypeURL(); typeURL != r.TypeURL && typeURL != redirect && res.HasPayload() {
 			return fmt.Errorf("the resource %q is a %q in a response for %q", res.Name, typeURL, r.TypeURL)
@@ -86,23 +86,15 @@ func (l *link) checkNames(r *wire.Response) error {
 	if len(r.Resources) == 0 || len(r.Resources)+len(r.Removed) < 2 {
 		return nil
 	}
-	if l.names == nil {
-		l.names = make(map[string]struct{})
-	}
-	defer func() {
-		if len(l.names) > keepCap {
-			l.names = nil // clear would keep the memory
-		}
-		clear(l.names)
-	}()
+	names := make(map[string]struct{}, len(r.Resources))
 	for _, res := range r.Resources {
-		if _, twice := l.names[res.Name]; twice {
+		if _, twice := names[res.Name]; twice {
 			return fmt.Errorf("the response names %q twice", res.Name)
 		}
-		l.names[res.Name] = struct{}{}
+		names[res.Name] = struct{}{}
 	}
 	for _, name := range r.Removed { // which may say twice that a name is gone
-		if _, sent := l.names[name]; sent {
+		if _, sent := names[name]; sent {
 			return fmt.Errorf("the response both sends and removes %q", name)
 		}
 	}
@@ -112,7 +104,7 @@ func (l *link) checkNames(r *wire.Response) error {
 // compare says what a resource in a version is to somebody who holds what t does.
 func (t *typeState) compare(r *wire.Resource, version string) Change {
 	old, isHeld := t.held[r.Name]
-	ch := Change{Name: r.Name, Version: version, Old: old.version, Resource: r}
+	ch := Change{Name: r.Name, Version: version, Old: old.Version, Resource: r}
 	switch {
 	case !t.covers(r.Name, r.Aliases()):
 		ch.Kind = Unrequested
@@ -120,7 +112,7 @@ func (t *typeState) compare(r *wire.Resource, version string) Change {
 		ch.Kind = Absent
 		if isHeld {
 			ch.Kind = Removed
-			if old.version == version {
+			if old.Version == version {
 				ch.Kind = Heartbeat
 			}
 		}
@@ -135,23 +127,23 @@ func (t *typeState) compare(r *wire.Resource, version string) Change {
 }
 
 // same tells whether r is what is held, as far as that can be told: without a
-// version and without a digest it cannot.
-func (h held) same(r *wire.Resource, version string) bool {
-	if h.more != nil && h.more.digest != "" {
-		return h.version == version && h.more.digest == r.Digest()
+// version and without the resource it cannot.
+func (h Held) same(r *wire.Resource, version string) bool {
+	if h.Resource != nil {
+		return h.Version == version && h.Resource.Digest() == r.Digest()
 	}
-	return h.version == version && version != ""
+	return h.Version == version && version != ""
 }
 
 // compareRemoved appends what a name in removed_resources means: that name goes,
 // and what is held because of it under another one.
 func (t *typeState) compareRemoved(changes []Change, name string) []Change {
 	for _, member := range t.members(name) {
-		changes = append(changes, Change{Kind: Removed, Name: member, Old: t.held[member].version})
+		changes = append(changes, Change{Kind: Removed, Name: member, Old: t.held[member].Version})
 	}
 	ch := Change{Kind: Absent, Name: name}
 	if old, isHeld := t.held[name]; isHeld {
-		ch.Kind, ch.Old = Removed, old.version
+		ch.Kind, ch.Old = Removed, old.Version
 	}
 	return append(changes, ch)
 }
@@ -165,7 +157,7 @@ func (t *typeState) compareFailed(changes []Change, e *wire.ResourceError) []Cha
 	for _, member := range t.members(e.Name) {
 		gone := func(ch Change) bool { return ch.Kind == Removed && ch.Name == member }
 		if !slices.ContainsFunc(changes, gone) {
-			changes = append(changes, Change{Kind: Removed, Name: member, Old: t.held[member].version})
+			changes = append(changes, Change{Kind: Removed, Name: member, Old: t.held[member].Version})
 		}
 	}
 	return changes
@@ -192,7 +184,7 @@ func (t *typeState) compareMissing(changes []Change) []Change {
 	}
 	slices.Sort(missing)
 	for _, name := range missing {
-		changes = append(changes, Change{Kind: Removed, Name: name, Old: t.held[name].version})
+		changes = append(changes, Change{Kind: Removed, Name: name, Old: t.held[name].Version})
 	}
 	return changes
 }
@@ -207,7 +199,7 @@ func (l *link) finish(r *Response, reason error) {
 		t.answered = true
 		t.accepted = r.SystemVersion
 		for i := range r.Changes {
-			t.apply(r.Changes[:i+1], c.options.Keep)
+			t.apply(r.Changes[:i+1], c.options.KeepResources)
 		}
 	}
 	if c.progress != nil {
@@ -239,7 +231,7 @@ func (l *link) answerLocked(a answer) {
 }
 
 // apply applies the last one of the changes of a response.
-func (t *typeState) apply(changes []Change, keep Keep) {
+func (t *typeState) apply(changes []Change, keep bool) {
 	ch, before := &changes[len(changes)-1], changes[:len(changes)-1]
 	switch ch.Kind {
 	case Added, Changed, Unchanged:

@@ -14,16 +14,18 @@ const Wildcard = "*"
 // goroutine, also from the functions in its Options.
 type Client struct {
 	// immutable after New
-	options  Options
-	messages messages
+	options    Options
+	messages   messages
+	maxRequest int // bytes of an incremental request (RES-14, RES-17)
+
+	running sync.Mutex // held by Run and Follow
 
 	// guarded by mu
 	mu       sync.Mutex
 	types    map[string]*typeState
 	order    []*typeState // in the order of their first Subscribe
 	links    []*link      // with PerType in the order of types, else one
-	running  bool
-	start    func(*link) // begins a link of a running client; nil while there is none to begin
+	start    func(*link)  // begins a link of a running client; nil while there is none to begin
 	holdAcks bool
 	paused   chan struct{} // closed by Resume; nil: not paused
 	progress chan struct{} // closed after the next response; nil: nobody waits
@@ -31,10 +33,9 @@ type Client struct {
 
 // New makes a client. It does nothing before Run or Follow.
 func New(options Options) *Client {
-	options.MaxRequestSize = cmp.Or(options.MaxRequestSize, DefaultMaxRequestSize)
 	options.PollInterval = cmp.Or(options.PollInterval, DefaultPollInterval)
 	options.PerType = options.PerType || options.Form == REST
-	c := &Client{options: options, messages: incremental{}, types: make(map[string]*typeState)}
+	c := &Client{options: options, messages: incremental{}, maxRequest: maxRequest, types: make(map[string]*typeState)}
 	if options.Form != Incremental {
 		c.messages = sotw{presents: options.PresentVersion, polls: options.Form == REST}
 		if options.ResourceInSotW {
@@ -66,7 +67,7 @@ func (c *Client) Subscribe(typeURL string, names ...string) {
 	switch l := t.link; {
 	case l.stream == nil: // the next one begins with it
 	case t.requested:
-		l.enqueueLocked(c.messages.change(t, names, nil, c.options.MaxRequestSize)...)
+		l.enqueueLocked(c.messages.change(t, names, nil, c.maxRequest)...)
 	default:
 		l.beginLocked(t)
 	}
@@ -101,7 +102,7 @@ func (c *Client) Unsubscribe(typeURL string, names ...string) {
 	}
 	t.unsubscribe(names)
 	if l := t.link; l.stream != nil && t.requested {
-		l.enqueueLocked(c.messages.change(t, nil, names, c.options.MaxRequestSize)...)
+		l.enqueueLocked(c.messages.change(t, nil, names, c.maxRequest)...)
 	}
 }
 
@@ -185,7 +186,7 @@ func (c *Client) Get(typeURL, name string) (Held, bool) {
 		return Held{}, false
 	}
 	h, ok := t.held[name]
-	return h.export(), ok
+	return h, ok
 }
 
 // Len is the number of resources held of a type.
@@ -196,17 +197,6 @@ func (c *Client) Len(typeURL string) int {
 		return len(t.held)
 	}
 	return 0
-}
-
-// State tells what is known of a name that was subscribed, globs included and
-// the wildcard not.
-func (c *Client) State(typeURL, name string) State {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.types[typeURL]; t != nil {
-		return t.names[name]
-	}
-	return NotSubscribed
 }
 
 // Unanswered gives the type URLs, in the order of their first Subscribe, of

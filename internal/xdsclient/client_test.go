@@ -42,7 +42,7 @@ func TestWait(t *testing.T) {
 		running(t, c)
 		expect(t, "unanswered", []string{clusterType, endpointType}, c.Unanswered())
 		go s.sendMessage(t, clusterType, s.response(clusterType, "1", "a@1"))
-		if err := c.Wait(t.Context(), func(c *Client) bool { return c.State(clusterType, "a") == Present }); err != nil {
+		if err := c.Wait(t.Context(), func(c *Client) bool { return c.Len(clusterType) == 1 }); err != nil {
 			t.Error(err)
 		}
 		expect(t, "unanswered", []string{endpointType}, c.Unanswered())

@@ -67,7 +67,7 @@ func TestControlPlanes(t *testing.T) {
 			t.Cleanup(transport.CloseIdleConnections)
 			c := New(Options{
 				Form: tt.form, PerType: tt.perType, Conn: connect(t, plane), HTTP: &http.Client{Transport: transport}, URL: server.URL,
-				Keep: KeepDigests, PollInterval: time.Millisecond,
+				KeepResources: true, PollInterval: time.Millisecond,
 			})
 			c.Subscribe(clusterType)
 			c.Subscribe(endpointType, "e", "f")
@@ -84,7 +84,7 @@ func TestControlPlanes(t *testing.T) {
 					t.Fatalf("%s: holds %q and %q, want %q and %q", what, names(clusterType), names(endpointType), clusters, endpoints)
 				}
 			}
-			digest := func() string { h, _ := c.Get(clusterType, "a"); return h.Digest }
+			digest := func() string { h, _ := c.Get(clusterType, "a"); return h.Resource.Digest() }
 
 			await("the first state", []string{"a", "b"}, []string{"e"})
 			before := digest()

@@ -3,10 +3,10 @@
 // state of the world over gRPC, over ADS or with a stream for each type, and REST.
 //
 // A [Client] owns what it subscribes to and what it holds: name and version of
-// every resource, and the payload or a digest of it where asked for ([Keep]). It
-// answers every response (STR-8), says in [Options].OnResponse what each one
-// changed, and goes on where it was when it opens a stream again. It does not
-// own its connection: many clients may share one, or each has its own ([Dial]).
+// every resource, and the resource where asked for. It answers every response
+// (STR-8), says in [Options].OnResponse what each one changed, and goes on where it
+// was when it opens a stream again. It does not own its connection: many clients may
+// share one, or each has its own ([Dial]).
 //
 // A client has one stream for all types, or one for each type. [Client.Run] is
 // one stream of each, [Client.Follow] one after the other with back-off. A stream

@@ -53,10 +53,10 @@ func (c *Client) Follow(ctx context.Context, b Backoff, lost func(reason error, 
 // drive carries each out for every link, those that are added meanwhile too,
 // until ctx ends or the first of them has.
 func (c *Client) drive(ctx context.Context, each func(context.Context, *link) error) error {
-	if !c.begin() {
+	if !c.running.TryLock() {
 		return ErrRunning
 	}
-	defer c.end()
+	defer c.running.Unlock()
 	if !c.options.PerType {
 		return each(ctx, c.links[0])
 	}
@@ -68,22 +68,6 @@ func (c *Client) drive(ctx context.Context, each func(context.Context, *link) er
 	c.starts(nil)
 	running.Wait()
 	return context.Cause(all)
-}
-
-func (c *Client) begin() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running {
-		return false
-	}
-	c.running = true
-	return true
-}
-
-func (c *Client) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running = false
 }
 
 // starts begins all links that there are, and has those begun that will be

@@ -7,7 +7,8 @@ import (
 
 func TestRES14_versionsThatDoNotFit(t *testing.T) {
 	over(t, overADS()[:1], func(t *testing.T, s *script) {
-		c := s.client(Options{MaxRequestSize: nameRoom + 100})
+		c := s.client(Options{})
+		c.maxRequest = nameRoom + 100
 		c.Subscribe(clusterType)
 		stop := running(t, c)
 		s.send(t, clusterType, "1", "a@"+strings.Repeat("x", 100))
@@ -22,7 +23,8 @@ func TestRES14_versionsThatDoNotFit(t *testing.T) {
 
 func TestRES17_longSubscriptionsAreSplit(t *testing.T) {
 	over(t, overADS()[:1], func(t *testing.T, s *script) {
-		c := s.client(Options{MaxRequestSize: 100})
+		c := s.client(Options{})
+		c.maxRequest = 100
 		names := []string{strings.Repeat("a", 40), strings.Repeat("b", 200), strings.Repeat("c", 10), strings.Repeat("d", 10)}
 		c.Subscribe(clusterType, names...)
 		running(t, c)

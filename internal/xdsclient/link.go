@@ -22,9 +22,8 @@ type link struct {
 	typeURL string // "": of all types
 
 	// owned by the goroutine that reads
-	response  Response            // its memory is used again
-	names     map[string]struct{} // of the response at hand
-	responses uint64              // taken up so far
+	response  Response // its memory is used again
+	responses uint64   // taken up so far
 
 	// guarded by the client's mu
 	stream  *stream  // nil while none is open
@@ -138,7 +137,7 @@ func (l *link) beginLocked(t *typeState) {
 	}
 	c := l.client
 	t.requested = true
-	l.enqueueLocked(c.messages.first(t, l.nodeSizeLocked(), c.options.MaxRequestSize)...)
+	l.enqueueLocked(c.messages.first(t, l.nodeSizeLocked(), c.maxRequest)...)
 }
 
 func (l *link) detach() {

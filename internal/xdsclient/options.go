@@ -20,12 +20,8 @@ type Options struct {
 	// Node goes out with the first request of every stream (STR-2). It is shared
 	// with the caller, who must not change it.
 	Node *corev3.Node
-	// Keep is what is kept of a resource beside its version.
-	Keep Keep
-	// MaxRequestSize bounds an incremental request in bytes (RES-14, RES-17); 0 is
-	// DefaultMaxRequestSize. State-of-the-world requests have all names in one
-	// message and are not bounded.
-	MaxRequestSize int
+	// KeepResources keeps resources, not only their names and versions.
+	KeepResources bool
 	// PerType gives each type a stream of its own, of the type's own service
 	// (VAR-1, VAR-2). Without it there is one stream for all types, ADS. Over REST
 	// it is always so.
@@ -57,15 +53,6 @@ type Options struct {
 // DefaultPollInterval is for a person who watches.
 const DefaultPollInterval = time.Second
 
-// DefaultMaxRequestSize is what servers accept by default, with room to spare.
-const DefaultMaxRequestSize = 4<<20 - 64<<10
-
-// Keep is what a client keeps of a resource beside its name and version.
-type Keep int
-
-// What can be kept; each includes the ones before it.
-const (
-	KeepVersions Keep = iota
-	KeepDigests       // of the payloads: see wire.Resource.Digest
-	KeepResources
-)
+// maxRequest is what servers accept by default, with room to spare. State-of-the-world
+// requests have all names in one message and are not bounded.
+const maxRequest = 4<<20 - 64<<10

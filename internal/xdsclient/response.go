@@ -84,18 +84,5 @@ func (k Kind) String() string {
 // Held is what a client holds under a name.
 type Held struct {
 	Version  string
-	Digest   string         // with KeepDigests and KeepResources
-	Resource *wire.Resource // with KeepResources
+	Resource *wire.Resource // with Options.KeepResources
 }
-
-// State is what a client knows of a name that it subscribed to.
-type State int
-
-// The states.
-const (
-	NotSubscribed State = iota
-	Unanswered          // nothing was said yet
-	Present             // it was sent; of a glob, a member was
-	NotExisting         // the server says so (RES-6, GLOB-4)
-	Failing             // the server gave an error (ERR-1)
-)

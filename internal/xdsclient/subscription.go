@@ -24,12 +24,13 @@ type typeState struct {
 
 	wildcard bool
 	legacy   bool              // the wildcard was subscribed by an empty request
-	names    map[string]State  // as they were subscribed, globs included
+	names    map[string]bool   // as they were subscribed, globs included: whether the server said something of it
 	keys     map[string]string // key of an xdstp name → the spelling that was subscribed
 
-	held    map[string]held
+	held    map[string]Held
 	excused map[string]struct{} // held ones that the present stream gave an error for (ERR-1); nil without any
 	aliases map[string]string   // alias → name under which the resource is held; nil without any
+	known   map[string][]string // the same the other way round: what is held under a name has few aliases, and mostly none
 }
 
 // sortedNames gives what is subscribed by name, globs included and the wildcard not.
@@ -39,7 +40,7 @@ func (t *typeState) sortedNames() []string { return slices.Sorted(maps.Keys(t.na
 func (t *typeState) versions() map[string]string {
 	versions := make(map[string]string, len(t.held))
 	for name, h := range t.held {
-		versions[name] = h.version
+		versions[name] = h.Version
 	}
 	return versions
 }
@@ -50,8 +51,8 @@ func (t *typeState) complete() bool {
 	if t.wildcard && !t.answered {
 		return false
 	}
-	for _, s := range t.names {
-		if s == Unanswered {
+	for _, said := range t.names {
+		if !said {
 			return false
 		}
 	}
@@ -61,44 +62,16 @@ func (t *typeState) complete() bool {
 // forget lets go of what is held, as if nothing had been said yet.
 func (t *typeState) forget() {
 	clear(t.held)
-	clear(t.aliases)
-	t.excused = nil
+	t.aliases, t.known, t.excused = nil, nil, nil
 	t.answered = false
 	for name := range t.names {
-		t.names[name] = Unanswered
+		t.names[name] = false
 	}
-}
-
-// held is what is kept of one resource. A fleet keeps many: what only some need
-// is behind a pointer.
-type held struct {
-	version string
-	more    *more
-}
-
-type more struct {
-	aliases  []string
-	digest   string
-	resource *wire.Resource
-}
-
-func (h held) aliases() []string {
-	if h.more == nil {
-		return nil
-	}
-	return h.more.aliases
-}
-
-func (h held) export() Held {
-	if h.more == nil {
-		return Held{Version: h.version}
-	}
-	return Held{Version: h.version, Digest: h.more.digest, Resource: h.more.resource}
 }
 
 func newType(url string) *typeState {
 	return &typeState{
-		url: url, names: make(map[string]State), keys: make(map[string]string), held: make(map[string]held),
+		url: url, names: make(map[string]bool), keys: make(map[string]string), held: make(map[string]Held),
 	}
 }
 
@@ -115,8 +88,8 @@ func (t *typeState) subscribe(names []string) {
 			t.wildcard = true
 			continue
 		}
-		if t.names[name] == NotSubscribed {
-			t.names[name] = Unanswered
+		if _, asked := t.names[name]; !asked {
+			t.names[name] = false
 		}
 		if key, ok := xdstpKey(name); ok {
 			t.keys[key] = name
@@ -138,8 +111,8 @@ func (t *typeState) unsubscribe(names []string) {
 	if t.wildcard {
 		return // the server says whether the wildcard holds them too (SUB-8)
 	}
-	for name, h := range t.held {
-		if !t.covers(name, h.aliases()) {
+	for name := range t.held {
+		if !t.covers(name, t.known[name]) {
 			t.drop(name)
 		}
 	}
@@ -157,7 +130,8 @@ func xdstpKey(name string) (string, bool) {
 // asked finds the spelling under which a name was subscribed by itself, and whether it
 // was, and the spelling of the glob that it is a member of; "" if there is none.
 func (t *typeState) asked(name string) (own string, byName bool, glob string) {
-	own, byName = name, t.names[name] != NotSubscribed
+	_, byName = t.names[name]
+	own = name
 	if len(t.keys) == 0 {
 		return own, byName, ""
 	}
@@ -179,65 +153,62 @@ func (t *typeState) covers(name string, aliases []string) bool {
 	if _, byName, glob := t.asked(name); byName || glob != "" {
 		return true
 	}
-	return slices.ContainsFunc(aliases, func(alias string) bool { return t.names[alias] != NotSubscribed })
+	return slices.ContainsFunc(aliases, func(alias string) bool { _, asked := t.names[alias]; return asked })
 }
 
-// mark notes what is known now of the names that cover a resource.
-func (t *typeState) mark(name string, s State) {
+// mark notes that the server said something of a name, and of its glob if it sent a member.
+func (t *typeState) mark(name string, sent bool) {
 	own, byName, glob := t.asked(name)
 	if byName {
-		t.names[own] = s
+		t.names[own] = true
 	}
-	if glob != "" && s == Present {
-		t.names[glob] = s
+	if glob != "" && sent {
+		t.names[glob] = true
 	}
 }
 
 // put holds a resource that was sent.
-func (t *typeState) put(r *wire.Resource, version string, keep Keep) {
+func (t *typeState) put(r *wire.Resource, version string, keep bool) {
 	name := r.Name
-	if keep < KeepResources {
+	h := Held{Version: version, Resource: r}
+	if !keep {
 		text := name + version // they are parts of r's bytes, which are not to be kept
-		name, version = text[:len(name)], text[len(name):]
-	}
-	h := held{version: version}
-	if len(r.Aliases()) > 0 || keep > KeepVersions {
-		h.more = &more{aliases: r.Aliases()}
-		if keep >= KeepDigests {
-			h.more.digest = r.Digest()
-		}
-		if keep >= KeepResources {
-			h.more.resource = r
-		}
+		name, h = text[:len(name)], Held{Version: text[len(name):]}
 	}
 	t.drop(name) // and with it aliases that it no longer has
 	t.held[name] = h
-	t.mark(name, Present)
-	for _, alias := range r.Aliases() {
-		if t.aliases == nil {
-			t.aliases = make(map[string]string)
-		}
+	t.mark(name, true)
+	aliases := r.Aliases()
+	if len(aliases) == 0 {
+		return
+	}
+	if t.aliases == nil {
+		t.aliases, t.known = make(map[string]string), make(map[string][]string)
+	}
+	t.known[name] = aliases
+	for _, alias := range aliases {
 		t.aliases[alias] = name
-		t.mark(alias, Present)
+		t.mark(alias, true)
 	}
 }
 
 // remove forgets a resource that the server says does not exist.
 func (t *typeState) remove(name string) {
-	for _, alias := range t.held[name].aliases() {
-		t.mark(alias, NotExisting)
+	for _, alias := range t.known[name] {
+		t.mark(alias, false)
 	}
 	t.drop(name)
-	t.mark(name, NotExisting)
+	t.mark(name, false)
 }
 
 // drop forgets what is held under a name.
 func (t *typeState) drop(name string) {
-	for _, alias := range t.held[name].aliases() {
+	for _, alias := range t.known[name] {
 		if t.aliases[alias] == name {
 			delete(t.aliases, alias)
 		}
 	}
+	delete(t.known, name)
 	delete(t.held, name)
 	delete(t.excused, name)
 }
@@ -274,7 +245,7 @@ func (t *typeState) fail(name string, listed bool) {
 		}
 		t.excused[name] = struct{}{}
 	}
-	t.mark(name, Failing)
+	t.mark(name, false)
 }
 
 // drops tells whether an error means that the resource is gone; the others keep
