@@ -210,32 +210,32 @@ func TestResponses(t *testing.T) {
 			if tt.typeURL != "" {
 				url = tt.typeURL
 			}
-			over(t, forms, func(t *testing.T, s *script) {
+			over(t, forms, func(s *script) {
 				rec := new(recorder)
 				c := s.client(Options{OnResponse: rec.record})
 				c.Subscribe(url, tt.subscribe...)
-				running(t, c)
+				running(s.T, c)
 				for i, step := range tt.steps {
 					number := string(rune('1' + i))
-					s.send(t, url, number, step.send...)
-					expect(t, "changes of response "+number, step.changes, rec.next())
+					s.send(url, number, step.send...)
+					expect(s.T, "changes of response "+number, step.changes, rec.next())
 					answer := "ack n" + number
 					if step.nack != "" {
 						answer = "nack n" + number + " " + step.nack
 					}
-					expect(t, "answer "+number, []string{answer}, s.answered())
+					expect(s.T, "answer "+number, []string{answer}, s.answered())
 				}
-				expect(t, "held", tt.held, holds(c, url))
-				expect(t, "Len", len(tt.held), c.Len(url))
+				expect(s.T, "held", tt.held, holds(c, url))
+				expect(s.T, "Len", len(tt.held), c.Len(url))
 				var unsaid []string
 				for _, name := range c.types[url].sortedNames() {
 					if !c.types[url].names[name] {
 						unsaid = append(unsaid, name)
 					}
 				}
-				expect(t, "names without an answer", tt.unsaid, unsaid)
+				expect(s.T, "names without an answer", tt.unsaid, unsaid)
 				if tt.then != nil {
-					tt.then(t, c)
+					tt.then(s.T, c)
 				}
 			})
 		})
@@ -253,11 +253,11 @@ func holds(c *Client, typeURL string) []string {
 }
 
 func TestACK6_otherTypeAndBrokenEnvelope(t *testing.T) {
-	over(t, variants(), func(t *testing.T, s *script) {
+	over(t, variants(), func(s *script) {
 		rec := new(recorder)
 		c := s.client(Options{OnResponse: rec.record})
 		c.Subscribe(endpointType, "e")
-		running(t, c)
+		running(s.T, c)
 		mixed := s.response(endpointType, "1", "e@1")
 		other := packed(clusterType, "e", "1")
 		switch m := mixed.(type) {
@@ -266,13 +266,13 @@ func TestACK6_otherTypeAndBrokenEnvelope(t *testing.T) {
 		case *discoveryv3.DiscoveryResponse:
 			m.Resources = []*anypb.Any{other}
 		}
-		s.sendMessage(t, endpointType, mixed)
+		s.sendMessage(endpointType, mixed)
 		reason := `the resource "e" is a "` + clusterType + `" in a response for "` + endpointType + `"`
 		if s.form == REST {
 			reason = `cannot decode resources[0]: its type is "` + clusterType + `"`
 		}
 		if got := s.answered(); len(got) != 1 || !strings.HasPrefix(got[0], "nack n1 "+reason) {
-			t.Errorf("answer %q, want %q", got, reason)
+			s.Errorf("answer %q, want %q", got, reason)
 		}
 
 		// The resource ends in the middle of a tag.
@@ -281,28 +281,28 @@ func TestACK6_otherTypeAndBrokenEnvelope(t *testing.T) {
 		if s.form == REST {
 			broken, reason = raw(`{"resources": ["`), "cannot decode the response: "
 		}
-		s.sendMessage(t, endpointType, broken)
+		s.sendMessage(endpointType, broken)
 		got := rec.next()
 		if len(got) != 2 || !strings.HasPrefix(got[1], "error "+reason) {
-			t.Errorf("responses %q", got)
+			s.Errorf("responses %q", got)
 		}
 		if got := s.answered(); s.form != REST && (len(got) != 1 || !strings.HasPrefix(got[0], "nack n2 "+reason)) { // JSON that ends has no nonce
-			t.Errorf("answer %q", got)
+			s.Errorf("answer %q", got)
 		}
-		expect(t, "held", 0, c.Len(endpointType))
+		expect(s.T, "held", 0, c.Len(endpointType))
 	})
-	over(t, overADS(), func(t *testing.T, s *script) {
+	over(t, overADS(), func(s *script) {
 		c := s.client(Options{})
 		c.Subscribe(endpointType, "e")
-		running(t, c)
-		s.send(t, clusterType, "1", "a@1")
-		expect(t, "answer", []string{"nack n1 a response for a type that was not requested on this stream"}, s.answered())
-		expect(t, "held", 0, c.Len(clusterType))
+		running(s.T, c)
+		s.send(clusterType, "1", "a@1")
+		expect(s.T, "answer", []string{"nack n1 a response for a type that was not requested on this stream"}, s.answered())
+		expect(s.T, "held", 0, c.Len(clusterType))
 	})
 }
 
 func TestACK2_rejectedByTheCaller(t *testing.T) {
-	over(t, variants(), func(t *testing.T, s *script) {
+	over(t, variants(), func(s *script) {
 		c := s.client(Options{OnResponse: func(r *Response) error {
 			if r.Count(Changed) > 0 {
 				return errors.New("not this one")
@@ -310,35 +310,35 @@ func TestACK2_rejectedByTheCaller(t *testing.T) {
 			return nil
 		}})
 		c.Subscribe(clusterType)
-		running(t, c)
-		s.send(t, clusterType, "1", "a@1")
+		running(s.T, c)
+		s.send(clusterType, "1", "a@1")
 		s.next()
-		s.send(t, clusterType, "2", "a@2")
+		s.send(clusterType, "2", "a@2")
 		got := s.next()
 		if s.form != Incremental && (len(got) != 1 || !strings.Contains(got[0], " v=1 nack=n2(not this one)")) {
-			t.Errorf("the NACK has not the version that was accepted: %q", got)
+			s.Errorf("the NACK has not the version that was accepted: %q", got)
 		}
-		s.send(t, clusterType, "3", "a@1", "b@1")
-		expect(t, "answers", []string{"ack n1", "nack n2 not this one", "ack n3"}, s.answered())
-		expect(t, "held", []string{"a@1", "b@1"}, holds(c, clusterType))
+		s.send(clusterType, "3", "a@1", "b@1")
+		expect(s.T, "answers", []string{"ack n1", "nack n2 not this one", "ack n3"}, s.answered())
+		expect(s.T, "held", []string{"a@1", "b@1"}, holds(c, clusterType))
 	})
 }
 
 func TestACK4_keep(t *testing.T) {
 	for _, keep := range []bool{false, true} {
-		over(t, variants(), func(t *testing.T, s *script) {
+		over(t, variants(), func(s *script) {
 			rec := new(recorder)
 			c := s.client(Options{KeepResources: keep, OnResponse: rec.record})
 			c.Subscribe(clusterType)
-			running(t, c)
-			s.send(t, clusterType, "1", "a@1", "b@")
+			running(s.T, c)
+			s.send(clusterType, "1", "a@1", "b@")
 			h, ok := c.Get(clusterType, "a")
 			if !ok || h.Version != "1" || (h.Resource != nil) != keep || keep && h.Resource.TypeURL() != clusterType {
-				t.Errorf("keep %t: %+v, %t", keep, h, ok)
+				s.Errorf("keep %t: %+v, %t", keep, h, ok)
 			}
 			rec.next()
 			// The version lies, and there is none: the content tells.
-			s.send(t, clusterType, "2", "a@1/9", "b@")
+			s.send(clusterType, "2", "a@1/9", "b@")
 			changes := []string{"unchanged a 1>1", "changed b"}
 			if keep {
 				changes = []string{"changed a 1>1", "unchanged b"}
@@ -346,12 +346,12 @@ func TestACK4_keep(t *testing.T) {
 			if s.form != Incremental { // the digest is the version
 				changes[1] = "unchanged b digest>digest"
 			}
-			expect(t, "changes", changes, rec.next())
+			expect(s.T, "changes", changes, rec.next())
 			if _, ok := c.Get(clusterType, "z"); ok {
-				t.Error("holds what was never sent")
+				s.Error("holds what was never sent")
 			}
 			if _, ok := c.Get(endpointType, "a"); ok {
-				t.Error("holds what was never subscribed")
+				s.Error("holds what was never subscribed")
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func TestServes_VAR1_VAR2_VAR5(t *testing.T) {
 }
 
 func TestVAR1_VAR2_oneStreamPerType(t *testing.T) {
-	over(t, overGRPC()[2:], func(t *testing.T, s *script) {
+	over(t, overGRPC()[2:], func(s *script) {
 		var mu sync.Mutex
 		var opened []string
 		c := s.client(Options{Node: &corev3.Node{Id: "n"}, OnOpen: func(typeURL string) {
@@ -61,12 +61,12 @@ func TestVAR1_VAR2_oneStreamPerType(t *testing.T) {
 			opened = append(opened, typeURL)
 		}})
 		c.Subscribe(clusterType, "a")
-		stop := running(t, c)
-		expect(t, "requests", pick(s.variant, []string{"cds: Cluster node=n +a"}, []string{"cds: Cluster node=n [a]"}), s.next())
+		stop := running(s.T, c)
+		expect(s.T, "requests", pick(s.variant, []string{"cds: Cluster node=n +a"}, []string{"cds: Cluster node=n [a]"}), s.next())
 		c.Subscribe(endpointType, "e")
-		expect(t, "requests for a type that is added",
+		expect(s.T, "requests for a type that is added",
 			pick(s.variant, []string{"eds: ClusterLoadAssignment node=n +e"}, []string{"eds: ClusterLoadAssignment node=n [e]"}), s.next())
-		s.send(t, clusterType, "1", "a@1")
+		s.send(clusterType, "1", "a@1")
 		untyped := s.response(endpointType, "2", "e@1")
 		switch r := untyped.(type) { // its stream tells the type
 		case *discoveryv3.DeltaDiscoveryResponse:
@@ -74,15 +74,15 @@ func TestVAR1_VAR2_oneStreamPerType(t *testing.T) {
 		case *discoveryv3.DiscoveryResponse:
 			r.TypeUrl = ""
 		}
-		s.sendMessage(t, endpointType, untyped)
-		expect(t, "answers", []string{"ack n1", "ack n2"}, s.answered())
-		expect(t, "held", 2, c.Len(clusterType)+c.Len(endpointType))
-		expect(t, "streams opened", []string{clusterType, endpointType}, opened)
+		s.sendMessage(endpointType, untyped)
+		expect(s.T, "answers", []string{"ack n1", "ack n2"}, s.answered())
+		expect(s.T, "held", 2, c.Len(clusterType)+c.Len(endpointType))
+		expect(s.T, "streams opened", []string{clusterType, endpointType}, opened)
 
 		s.next()
-		s.sendMessage(t, endpointType, s.response(clusterType, "3", "a@1"))
+		s.sendMessage(endpointType, s.response(clusterType, "3", "a@1"))
 		const reason = "a response for a type that was not requested on this stream"
-		expect(t, "ACK-6 another type is refused in the stream's own", pick(s.variant,
+		expect(s.T, "ACK-6 another type is refused in the stream's own", pick(s.variant,
 			[]string{"eds: ClusterLoadAssignment nack=n3(" + reason + ")"},
 			[]string{"eds: ClusterLoadAssignment [e] v=2 nack=n3(" + reason + ")"}), s.next())
 
@@ -91,12 +91,12 @@ func TestVAR1_VAR2_oneStreamPerType(t *testing.T) {
 		err := stop()
 		of, ok := errors.AsType[*StreamError](err)
 		if !ok || of.TypeURL != endpointType || status.Code(err) != codes.ResourceExhausted {
-			t.Errorf("Run: %v", err)
+			s.Errorf("Run: %v", err)
 		}
-		running(t, c)
+		running(s.T, c)
 		requests := s.next()
 		slices.Sort(requests)
-		expect(t, "RES-12 ACK-5 requests", pick(s.variant,
+		expect(s.T, "RES-12 ACK-5 requests", pick(s.variant,
 			[]string{"cds: Cluster node=n +a a@1", "eds: ClusterLoadAssignment node=n +e e@1"},
 			[]string{"cds: Cluster node=n [a] v=1", "eds: ClusterLoadAssignment node=n [e] v=2"}), requests)
 	})
@@ -175,43 +175,43 @@ func TestRequests(t *testing.T) {
 		sotw:        [2]lines{{"Cluster node=n [a]"}, {"Cluster [a]"}},
 	}} {
 		t.Run(tt.name, func(t *testing.T) {
-			over(t, overADS(), func(t *testing.T, s *script) {
+			over(t, overADS(), func(s *script) {
 				c := s.client(Options{Node: &corev3.Node{Id: "n"}})
 				if tt.do != nil {
 					tt.do(c)
 				}
-				running(t, c)
+				running(s.T, c)
 				want := pick(s.variant, tt.incremental, tt.sotw)
-				expect(t, "requests", want[0], s.next())
+				expect(s.T, "requests", want[0], s.next())
 				if tt.then != nil {
 					tt.then(c)
 				}
-				expect(t, "requests on the stream", want[1], s.next())
+				expect(s.T, "requests on the stream", want[1], s.next())
 			})
 		})
 	}
 }
 
 func TestRES12_ACK5_reconnect(t *testing.T) {
-	over(t, overADS(), func(t *testing.T, s *script) {
+	over(t, overADS(), func(s *script) {
 		c := s.client(Options{Node: &corev3.Node{Id: "n"}})
 		c.Subscribe(clusterType)
 		c.Subscribe(endpointType, "e", "f")
-		stop := running(t, c)
-		s.send(t, clusterType, "1", "a@1", "b@2")
-		s.send(t, endpointType, "2", "e@1")
+		stop := running(s.T, c)
+		s.send(clusterType, "1", "a@1", "b@2")
+		s.send(endpointType, "2", "e@1")
 		_ = stop()
 		s.next()
-		expect(t, "held while disconnected", 2, c.Len(clusterType))
-		stop = running(t, c)
+		expect(s.T, "held while disconnected", 2, c.Len(clusterType))
+		stop = running(s.T, c)
 		// Endpoints f are missing: a version would say that they are not.
-		expect(t, "requests", pick(s.variant,
+		expect(s.T, "requests", pick(s.variant,
 			[]string{"Cluster node=n a@1 b@2", "ClusterLoadAssignment +e +f e@1"},
 			[]string{"Cluster node=n [] v=1", "ClusterLoadAssignment [e f]"}), s.next())
 		_ = stop()
 		c.Subscribe(clusterType, "c")
-		running(t, c)
-		expect(t, "requests with a name more", pick(s.variant,
+		running(s.T, c)
+		expect(s.T, "requests with a name more", pick(s.variant,
 			[]string{"Cluster node=n a@1 b@2", "Cluster +c", "ClusterLoadAssignment +e +f e@1"},
 			[]string{"Cluster node=n [* c]", "ClusterLoadAssignment [e f]"}), s.next())
 	})

@@ -71,11 +71,11 @@ func overADS() []variant {
 func variants() []variant { return append(overGRPC(), variant{"VAR-5 REST", REST, true}) }
 
 // over carries a test out in variants.
-func over(t *testing.T, variants []variant, test func(*testing.T, *script)) {
+func over(t *testing.T, variants []variant, test func(*script)) {
 	t.Helper()
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, newScript(t, v)) })
+			synctest.Test(t, func(t *testing.T) { test(newScript(t, v)) })
 		})
 	}
 }
@@ -91,6 +91,7 @@ func pick[T any](v variant, incremental, sotw T) T {
 // script is a server of a variant that does what a test tells it. Its responses carry
 // the version "1" and the nonce "n1" in what a test calls response 1.
 type script struct {
+	*testing.T
 	variant
 
 	conn *grpc.ClientConn
@@ -98,7 +99,7 @@ type script struct {
 	mu       sync.Mutex
 	streams  map[string]grpc.ServerStream // the last one of each service: "ads", "cds", "eds"
 	ends     map[string]chan error        // a value ends the stream
-	polls    map[string]chan *http.Response
+	polls    map[string]chan reply
 	opened   int
 	requests []string
 	answers  []string
@@ -109,7 +110,7 @@ type script struct {
 func newScript(t *testing.T, v variant) *script {
 	t.Helper()
 	s := &script{
-		variant: v, streams: make(map[string]grpc.ServerStream), ends: make(map[string]chan error), polls: make(map[string]chan *http.Response),
+		T: t, variant: v, streams: make(map[string]grpc.ServerStream), ends: make(map[string]chan error), polls: make(map[string]chan reply),
 		nonces: make(map[string]string), wanted: make(map[string]map[string]bool),
 	}
 	s.conn = serve(t, grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{wire.Codec()}), grpc.UnknownServiceHandler(s.handle)))
@@ -211,23 +212,24 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	of := service(r.URL.Path)
 	s.received(of, &req)
 	select {
-	case resp := <-s.poll(of):
-		return resp, nil
+	case r := <-s.poll(of):
+		return &http.Response{StatusCode: r.code, Status: http.StatusText(r.code), Body: io.NopCloser(bytes.NewBufferString(r.body))}, nil
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
 }
 
-// replied is the answer to a poll.
-func replied(code int, body string) *http.Response {
-	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(bytes.NewBufferString(body))}
+// reply is the answer to a poll.
+type reply struct {
+	code int
+	body string
 }
 
 // end takes what the stream of a service ends with.
 func (s *script) end(service string) chan error { return channelOf(s, s.ends, service) }
 
 // poll takes the answers to a service's polls.
-func (s *script) poll(service string) chan *http.Response { return channelOf(s, s.polls, service) }
+func (s *script) poll(service string) chan reply { return channelOf(s, s.polls, service) }
 
 func channelOf[V any](s *script, all map[string]chan V, service string) chan V {
 	s.mu.Lock()
@@ -302,24 +304,24 @@ func (s *script) received(service string, m proto.Message) {
 }
 
 // send sends response number of a type and waits until it was dealt with.
-func (s *script) send(t *testing.T, typeURL, number string, elements ...string) {
-	t.Helper()
-	s.sendMessage(t, typeURL, s.response(typeURL, number, elements...))
+func (s *script) send(typeURL, number string, elements ...string) {
+	s.Helper()
+	s.sendMessage(typeURL, s.response(typeURL, number, elements...))
 	s.settle()
 }
 
 // sendMessage sends a message on the stream of a type.
-func (s *script) sendMessage(t *testing.T, typeURL string, m any) {
-	t.Helper()
+func (s *script) sendMessage(typeURL string, m any) {
+	s.Helper()
 	switch body, isRaw := m.(raw); {
 	case s.form != REST:
 		if err := s.stream(s.of(typeURL)).SendMsg(m); err != nil {
-			t.Error(err)
+			s.Error(err)
 		}
 	case isRaw:
-		s.poll(s.of(typeURL)) <- replied(http.StatusOK, string(body))
+		s.poll(s.of(typeURL)) <- reply{http.StatusOK, string(body)}
 	default:
-		s.poll(s.of(typeURL)) <- replied(http.StatusOK, protojson.Format(m.(proto.Message)))
+		s.poll(s.of(typeURL)) <- reply{http.StatusOK, protojson.Format(m.(proto.Message))}
 	}
 }
 

@@ -23,7 +23,7 @@ func (s *script) repeat(code int, body string) (stop func()) {
 	go func() {
 		for {
 			select {
-			case s.poll("cds") <- replied(code, body):
+			case s.poll("cds") <- reply{code, body}:
 			case <-done:
 				return
 			}
@@ -37,29 +37,29 @@ func (s *script) inJSON(number string, elements ...string) string {
 }
 
 func TestVAR5_REST1_longPoll(t *testing.T) {
-	over(t, overREST(), func(t *testing.T, s *script) {
+	over(t, overREST(), func(s *script) {
 		rec := new(recorder)
 		c := s.client(Options{OnResponse: rec.record})
 		c.Subscribe(clusterType)
-		running(t, c)
-		s.send(t, clusterType, "1", "a@1")
-		expect(t, "polls", []string{"cds: Cluster []", "cds: Cluster [] v=1 ack=n1"}, s.next())
-		expect(t, "changes", []string{"added a >1"}, rec.next())
+		running(s.T, c)
+		s.send(clusterType, "1", "a@1")
+		expect(s.T, "polls", []string{"cds: Cluster []", "cds: Cluster [] v=1 ack=n1"}, s.next())
+		expect(s.T, "changes", []string{"added a >1"}, rec.next())
 
 		// Names that are asked for interrupt the poll, and may not be hidden by the version.
 		c.Subscribe(clusterType, "b")
-		expect(t, "polls", []string{"cds: Cluster [* b] ack=n1"}, s.next())
-		s.send(t, clusterType, "1", "a@1", "b@1")
-		expect(t, "SUB-5 changes", []string{"unchanged a 1>1", "added b >1"}, rec.next())
+		expect(s.T, "polls", []string{"cds: Cluster [* b] ack=n1"}, s.next())
+		s.send(clusterType, "1", "a@1", "b@1")
+		expect(s.T, "SUB-5 changes", []string{"unchanged a 1>1", "added b >1"}, rec.next())
 
 		s.next()
 		c.Unsubscribe(clusterType, "*", "b")
-		expect(t, "SUB-2 nothing wanted, nothing asked", nil, s.next())
-		expect(t, "held", 0, c.Len(clusterType))
+		expect(s.T, "SUB-2 nothing wanted, nothing asked", nil, s.next())
+		expect(s.T, "held", 0, c.Len(clusterType))
 		c.Subscribe(clusterType, "b")
-		expect(t, "polls", []string{"cds: Cluster [b] ack=n1"}, s.next())
-		s.send(t, clusterType, "1", "a@1", "b@1")
-		expect(t, "held", 1, c.Len(clusterType))
+		expect(s.T, "polls", []string{"cds: Cluster [b] ack=n1"}, s.next())
+		s.send(clusterType, "1", "a@1", "b@1")
+		expect(s.T, "held", 1, c.Len(clusterType))
 	})
 }
 
@@ -75,12 +75,12 @@ func TestREST3_interval(t *testing.T) {
 		{"what is refused", "2", http.StatusOK, []string{"a@1", "a@1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			over(t, overREST(), func(t *testing.T, s *script) {
+			over(t, overREST(), func(s *script) {
 				responses := 0
 				c := s.client(Options{PollInterval: 10 * time.Second, OnResponse: func(*Response) error { responses++; return nil }})
 				c.Subscribe(clusterType)
-				running(t, c)
-				s.send(t, clusterType, "1", "a@1")
+				running(s.T, c)
+				s.send(clusterType, "1", "a@1")
 				s.next()
 				body := ""
 				if tt.code == http.StatusOK {
@@ -90,10 +90,10 @@ func TestREST3_interval(t *testing.T) {
 				<-time.After(10 * time.Minute)
 				stop()
 				if n := len(s.next()); n < 40 || n > 60 {
-					t.Errorf("%d polls in ten minutes", n)
+					s.Errorf("%d polls in ten minutes", n)
 				}
 				if responses > 2 {
-					t.Errorf("%d responses were taken up", responses)
+					s.Errorf("%d responses were taken up", responses)
 				}
 			})
 		})
@@ -113,19 +113,19 @@ func TestACK6_OPS6_undecodableJSON(t *testing.T) {
 		`{"type_url": "` + endpointType + `"}`:                                           "error cannot decode the response: its type_url is ",
 		head + `envoy.config.cluster.v3.Cluster", "name": "a", "unknown": "field"}]}`:    "added a",
 	} {
-		over(t, overREST(), func(t *testing.T, s *script) {
+		over(t, overREST(), func(s *script) {
 			rec := new(recorder)
 			c := s.client(Options{OnResponse: rec.record})
 			c.Subscribe(clusterType)
-			running(t, c)
-			s.sendMessage(t, clusterType, raw(body))
+			running(s.T, c)
+			s.sendMessage(clusterType, raw(body))
 			got := rec.next()
 			if len(got) != 1 || !strings.HasPrefix(got[0], want) || strings.Contains(got[0], "PRIVATE") {
-				t.Errorf("%s: %q, want %q", body, got, want)
+				s.Errorf("%s: %q, want %q", body, got, want)
 			}
 			polls := s.next()
 			if last := polls[len(polls)-1]; strings.HasPrefix(want, "error") != strings.Contains(last, "nack=") {
-				t.Errorf("%s: asked again with %q", body, last)
+				s.Errorf("%s: asked again with %q", body, last)
 			}
 		})
 	}
@@ -146,25 +146,25 @@ func TestREST3_errors(t *testing.T) {
 		{http.StatusMethodNotAllowed, "", codes.Unimplemented, "HTTP status 405 (Method Not Allowed)"},
 		{http.StatusServiceUnavailable, "", codes.Unavailable, "HTTP status 503 (Service Unavailable)"},
 	} {
-		over(t, overREST(), func(t *testing.T, s *script) {
+		over(t, overREST(), func(s *script) {
 			c := s.client(Options{})
 			c.Subscribe(clusterType)
-			stop := running(t, c)
-			s.poll("cds") <- replied(tt.code, tt.body)
+			stop := running(s.T, c)
+			s.poll("cds") <- reply{tt.code, tt.body}
 			synctest.Wait()
 			if err := stop(); status.Code(err) != tt.want || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("HTTP %d: %v", tt.code, err)
+				s.Errorf("HTTP %d: %v", tt.code, err)
 			}
 		})
 	}
 }
 
 func TestREST3_backoffAndWhatIsHeldStays(t *testing.T) {
-	over(t, overREST(), func(t *testing.T, s *script) {
+	over(t, overREST(), func(s *script) {
 		opened := 0
 		c := s.client(Options{OnOpen: func(string) { opened++ }})
 		c.Subscribe(clusterType)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(s.Context())
 		var lost []error
 		done := make(chan error)
 		go func() {
@@ -173,24 +173,24 @@ func TestREST3_backoffAndWhatIsHeldStays(t *testing.T) {
 				return nil
 			})
 		}()
-		s.send(t, clusterType, "1", "a@1")
+		s.send(clusterType, "1", "a@1")
 		s.next()
 		stop := s.repeat(http.StatusServiceUnavailable, "down")
 		<-time.After(time.Hour)
 		stop()
 		if n := len(s.next()); n < 60 || n > 400 {
-			t.Errorf("%d polls in an hour", n)
+			s.Errorf("%d polls in an hour", n)
 		}
-		expect(t, "held", 1, c.Len(clusterType))
+		expect(s.T, "held", 1, c.Len(clusterType))
 		stop = s.repeat(http.StatusNotModified, "")
 		<-time.After(5 * time.Minute)
 		stop()
-		expect(t, "ACK-5 a first poll", "cds: Cluster [] v=1", s.next()[0])
+		expect(s.T, "ACK-5 a first poll", "cds: Cluster [] v=1", s.next()[0])
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Follow: %v", err)
+			s.Errorf("Follow: %v", err)
 		}
-		expect(t, "streams", len(lost)+1, opened)
+		expect(s.T, "streams", len(lost)+1, opened)
 	})
 }
 

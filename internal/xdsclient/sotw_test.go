@@ -7,48 +7,48 @@ import (
 )
 
 func TestRES13_announcement(t *testing.T) {
-	over(t, overADS()[1:], func(t *testing.T, s *script) {
+	over(t, overADS()[1:], func(s *script) {
 		node := &corev3.Node{Id: "n", ClientFeatures: []string{"f"}}
 		c := s.client(Options{Node: node, ResourceInSotW: true})
 		c.Subscribe(clusterType)
-		running(t, c)
-		expect(t, "requests", []string{"Cluster node=n,f,xds.config.resource-in-sotw,xds.config.supports-resource-in-sotw []"}, s.next())
-		expect(t, "the caller's node", []string{"f"}, node.GetClientFeatures())
-		expect(t, "features without a node, announced twice", 2, len(announced(announced(nil)).GetClientFeatures()))
+		running(s.T, c)
+		expect(s.T, "requests", []string{"Cluster node=n,f,xds.config.resource-in-sotw,xds.config.supports-resource-in-sotw []"}, s.next())
+		expect(s.T, "the caller's node", []string{"f"}, node.GetClientFeatures())
+		expect(s.T, "features without a node, announced twice", 2, len(announced(announced(nil)).GetClientFeatures()))
 	})
 }
 
 func TestACK5_whatTheVersionDoesNotHold(t *testing.T) {
-	over(t, overADS()[1:], func(t *testing.T, s *script) {
+	over(t, overADS()[1:], func(s *script) {
 		for presents, want := range map[bool]string{false: "Cluster [*]", true: "Cluster [*] v=1"} {
 			c := s.client(Options{PresentVersion: presents})
 			c.Subscribe(clusterType)
-			stop := running(t, c)
-			s.send(t, clusterType, "1", "a@1")
+			stop := running(s.T, c)
+			s.send(clusterType, "1", "a@1")
 			_ = stop()
 			s.next()
 			c.Subscribe(clusterType, "*")
 			c.Unsubscribe(clusterType, "*")
 			c.Subscribe(clusterType, "*")
-			stop = running(t, c)
-			expect(t, "requests", []string{want}, s.next())
+			stop = running(s.T, c)
+			expect(s.T, "requests", []string{want}, s.next())
 			_ = stop()
 		}
 	})
 }
 
 func TestSTR9_latestNonce(t *testing.T) {
-	over(t, overADS()[1:], func(t *testing.T, s *script) {
+	over(t, overADS()[1:], func(s *script) {
 		c := s.client(Options{})
 		c.Subscribe(clusterType, "a")
-		running(t, c)
+		running(s.T, c)
 		c.HoldAcks(true)
-		s.send(t, clusterType, "1", "a@1")
+		s.send(clusterType, "1", "a@1")
 		s.next()
 		c.Subscribe(clusterType, "b")
-		expect(t, "a request before any answer", []string{"Cluster [a b] v=1"}, s.next())
+		expect(s.T, "a request before any answer", []string{"Cluster [a b] v=1"}, s.next())
 		c.HoldAcks(false)
 		c.Subscribe(clusterType, "c")
-		expect(t, "the answer, and a request after it", []string{"Cluster [a b] v=1 ack=n1", "Cluster [a b c] v=1 ack=n1"}, s.next())
+		expect(s.T, "the answer, and a request after it", []string{"Cluster [a b] v=1 ack=n1", "Cluster [a b c] v=1 ack=n1"}, s.next())
 	})
 }
