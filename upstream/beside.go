@@ -44,7 +44,8 @@ type besides struct {
 	// quiet: the server ended a stream for types less than a minute ago. Until then no type that was not
 	// answered comes to the streams.
 	quiet  time.Time
-	resume time.Time // no retry before: one cost the session a stream
+	resume time.Time // no retry before: one may have cost the session a stream
+	alone  bool      // it did: the server takes one stream of a node
 }
 
 // besideType is a type that is not answered, and goes beside or did so.
@@ -126,8 +127,8 @@ func (c *grpcClient) setAside(k *streamLink, cause error) {
 	if len(nowhere) > 0 {
 		types = nowhere
 	}
-	if len(types) == 0 && b.running > 0 {
-		c.pauseRetries()
+	if b.running > 0 && !time.Now().Before(b.resume) {
+		c.pauseRetries(len(types) == 0)
 	}
 	for _, typeURL := range types {
 		t := b.types[typeURL]
@@ -152,15 +153,24 @@ func (c *grpcClient) setAside(k *streamLink, cause error) {
 	}
 }
 
-// pauseRetries notes that a stream ended that the server had no reason to end but retries.
-func (c *grpcClient) pauseRetries() {
-	b := &c.besides
-	b.resume = time.Now().Add(unansweredPause)
+// pauseRetries ends the retries, because of which a stream may have ended: they would have the next one end, too. certain:
+// the server had no other reason.
+func (c *grpcClient) pauseRetries(certain bool) {
+	b, pause := &c.besides, renewPause
+	if certain {
+		pause = unansweredPause
+	}
+	b.alone, b.resume = certain, time.Now().Add(pause)
 	for typeURL, t := range b.types {
-		if t.stop != nil {
-			t.stop() // or it would have the next stream end, too
+		if t.stop == nil {
+			continue
+		}
+		if t.stop(); certain {
 			c.note(typeURL, t, oneStream)
 		}
+	}
+	if !certain {
+		return
 	}
 	c.report.log.Warn("types without an answer are left alone for a while", "reason", oneStream, "retry_in", unansweredPause)
 }
@@ -196,7 +206,7 @@ func (c *grpcClient) keepAside(k *streamLink, sub wire.Subscription) bool {
 	switch {
 	case !t.wanted() && t.backoff.Attempts == 0:
 		c.forget(sub.TypeURL, t) // clients may invent many
-	case now.Before(b.resume) && !t.refused:
+	case b.alone && now.Before(b.resume) && !t.refused:
 		c.note(sub.TypeURL, t, oneStream)
 	}
 	return true
@@ -254,7 +264,8 @@ func (c *grpcClient) askedSince(typeURL string) (at time.Time) {
 	return at
 }
 
-// took notes that the server answered a type. If it was kept aside it is subscribed to now.
+// took notes that the server answered a type. If it was kept aside it is subscribed to now; and with the first one that is
+// answered, so are all that the server may serve: streams that ended before may have ended for other reasons.
 func (c *grpcClient) took(typeURL string) {
 	b := &c.besides
 	if c.cfg.APIType.PerType() {
@@ -263,14 +274,17 @@ func (c *grpcClient) took(typeURL string) {
 	if _, known := b.answered.Get(typeURL); known {
 		return
 	}
+	first := b.answered.Len() == 0
 	b.answered.Add(typeURL, struct{}{})
 	c.remote.up.answered.Add(typeURL, struct{}{})
-	if t := b.types[typeURL]; t != nil {
-		if t.refused {
-			c.report.log.Info("server takes a type that it refused", "type", typeURL)
+	for other, t := range b.types {
+		if other == typeURL || first && apiservices.Known(other) {
+			if t.refused {
+				c.report.log.Info("asking for a type with the others again", "type", other)
+			}
+			c.forget(other, t)
+			c.join(other, t)
 		}
-		c.forget(typeURL, t)
-		c.join(typeURL, t)
 	}
 }
 

@@ -571,7 +571,7 @@ func ends(ss *serverStream, code codes.Code) {
 }
 
 // lonely is a server that takes one stream of a node: it refuses the second, or ends the first one for it. It ends
-// streams for a bad type, too.
+// streams for a bad type, too, and says nothing about endpoints.
 func lonely(t *testing.T, srv *server, endsFirst bool, streams func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -600,6 +600,7 @@ func lonely(t *testing.T, srv *server, endsFirst bool, streams func()) {
 						}
 						switch {
 						case req.GetResponseNonce() != "":
+						case req.GetTypeUrl() == endpoints:
 						case req.GetTypeUrl() == unserved:
 							ends(ss, codes.Unknown)
 							return
@@ -654,6 +655,66 @@ func TestServerThatTakesOneStream_LIM2_SUR8(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that takes one stream of a node ends the one that others use at most once a minute, also where that carries a type
+// without an answer, so that it may have ended for this one (LIM-2).
+func TestServerThatTakesOneStreamAndIsSilent_LIM2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a", func(s *server) { s.deaf = true })
+		var mu sync.Mutex
+		var began []time.Time
+		lonely(t, srv, true, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			began = append(began, time.Now())
+		})
+		wanted := []wire.Subscription{sub(clusters, "*"), sub(endpoints, "e"), sub(unserved, "x")}
+		store := newStore(wanted[:2]...)
+		s := run(t, newUpstream(t, n.config("a")), store, nil)
+		<-time.After(time.Minute)
+		store.want(0, wanted, wanted[2])
+		<-time.After(unansweredPause)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(began) < 2 {
+			t.Errorf("the server began %d streams: it ended none", len(began))
+		}
+		for i := range began[1:] {
+			if gap := began[i+1].Sub(began[i]); gap < renewPause-time.Second {
+				t.Errorf("stream %d came %v after the one before", i+1, gap)
+			}
+		}
+		connected(t, s)
+	})
+}
+
+// A server that ended a stream before it answered anything may have done so whatever the types: those that it may serve come
+// to the next stream as soon as it answers there. So a server that takes one stream of a node serves all of them.
+func TestServerThatEndsTheFirstStream_OPS2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		s := run(t, newUpstream(t, n.config("a")), newStore(sub(clusters, "*"), sub(listeners, "*"), sub(endpoints, "e")), nil)
+		ss := srv.accept()
+		ss.next()
+		ss.next()
+		ss.end <- status.Error(codes.Internal, "not ready")
+		ss = srv.accept()
+		if r := ss.next(); r.GetTypeUrl() != clusters {
+			t.Errorf("asked for %s first", r.GetTypeUrl())
+		}
+		ss.respond(clusters, "1", "c")
+		types := map[string]bool{ss.next().GetTypeUrl(): true, ss.next().GetTypeUrl(): true, ss.next().GetTypeUrl(): true}
+		if !types[clusters] || !types[listeners] || !types[endpoints] {
+			t.Errorf("asked for %v behind the answer", types)
+		}
+		refused(t, s)
+		if got := len(srv.streams); got > 0 {
+			t.Errorf("%d streams beside", got)
+		}
+	})
 }
 
 // Types that the server lets stand for a while and then ends the stream for take it at most once a minute, however
