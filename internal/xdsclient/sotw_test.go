@@ -52,3 +52,18 @@ func TestSTR9_latestNonce(t *testing.T) {
 		expect(s.T, "the answer, and a request after it", []string{"Cluster [a b] v=1 ack=n1", "Cluster [a b c] v=1 ack=n1"}, s.next())
 	})
 }
+
+func TestERR1_RES8_anErrorExcusesOnItsStreamOnly(t *testing.T) {
+	over(t, overADS()[1:], func(s *script) {
+		c := s.client(Options{})
+		c.Subscribe(clusterType)
+		stop := running(s.T, c)
+		s.send(clusterType, "1", "a@1", "b@1")
+		s.send(clusterType, "2", "a@1", "?b")
+		_ = stop()
+		expect(s.T, "held without a stream", []string{"a@1", "b@1"}, holds(c, clusterType))
+		running(s.T, c)
+		s.send(clusterType, "3", "a@1")
+		expect(s.T, "held after a list of another stream", []string{"a@1"}, holds(c, clusterType))
+	})
+}

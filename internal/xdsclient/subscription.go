@@ -30,7 +30,7 @@ type typeState struct {
 	held    map[string]Held
 	excused map[string]struct{} // held ones that the present stream gave an error for (ERR-1); nil without any
 	aliases map[string]string   // alias → name under which the resource is held; nil without any
-	known   map[string][]string // the same the other way round: what is held under a name has few aliases, and mostly none
+	known   map[string][]string // name under which a resource is held → its aliases; nil without any
 }
 
 // sortedNames gives what is subscribed by name, globs included and the wildcard not.
