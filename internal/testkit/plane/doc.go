@@ -8,6 +8,8 @@
 // be sent yet are merged. It records each request and response ([Plane.Requests],
 // [Plane.Responses]).
 //
+// A [Script] has no contents: a test serves its streams by hand, message by message.
+//
 // The package knows nothing of the relay and does not judge its clients. What a
 // client ends up with is the test's to look at.
 package plane

@@ -62,7 +62,7 @@ func (p *Plane) Listen(tb testing.TB) {
 // the plane serves.
 func (p *Plane) Divide(of func(*corev3.Node) *Plane) { p.divide = of }
 
-// Beside has register register other services, each time before the plane serves.
+// Beside has other services registered too, each time before the plane serves.
 func (p *Plane) Beside(register func(grpc.ServiceRegistrar)) { p.beside = register }
 
 // New makes a plane that is stopped, for a test that has listeners of its own. Options are

@@ -11,11 +11,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The two forms of streams, as a server has them.
-type (
-	DeltaStream = grpc.BidiStreamingServer[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
-	StateStream = grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
-)
+// DeltaStream is an incremental stream, as a server has it.
+type DeltaStream = grpc.BidiStreamingServer[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
+
+// StateStream is a stream of the state of the world.
+type StateStream = grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
 
 // Script is a control plane without contents: functions of the test serve the streams of every service. Which method
 // was called, [grpc.Method] tells of a stream's context.
