@@ -157,7 +157,7 @@ func (s *supply) statusLocked() upstream.Status {
 		st.State, st.Since = upstream.StateWaiting, s.waits
 		return st
 	}
-	if s.since.IsZero() || st.Opened > 0 {
+	if s.since.IsZero() || st.Freshness.Connected {
 		return st
 	}
 	began := st.State == upstream.StateIdle && time.Since(st.Since) < startTime

@@ -76,7 +76,8 @@ func TestSupply(t *testing.T) {
 			{"it begins", third.status, upstream.StateConnecting, outage},
 			{"it cannot connect either", away(time.Now()), upstream.StateConnecting, outage},
 			{"nothing is wanted", upstream.Status{State: upstream.StateIdle, Since: time.Now().Add(-startTime)}, upstream.StateIdle, time.Now().Add(-startTime)},
-			{"it was connected since", upstream.Status{State: upstream.StateConnecting, Since: time.Now(), Opened: 1}, upstream.StateConnecting, time.Now()},
+			{"its stream is not answered", upstream.Status{State: upstream.StateConnecting, Since: time.Now(), Opened: 1}, upstream.StateConnecting, outage},
+			{"it was connected since", upstream.Status{State: upstream.StateConnecting, Since: time.Now(), Freshness: upstream.Freshness{Connected: true}}, upstream.StateConnecting, time.Now()},
 		} {
 			third.status = tt.status
 			if st := s.Status(); st.State != tt.state || !st.Since.Equal(tt.since) {

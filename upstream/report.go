@@ -73,7 +73,10 @@ func (r *report) turn(state State) {
 		}
 	}
 	r.state = state
-	r.note(func(st *Status) { st.State, st.Since, st.Freshness.Stale = state, now, stale })
+	r.note(func(st *Status) {
+		st.State, st.Since, st.Freshness.Stale = state, now, stale
+		st.Freshness.Connected = st.Freshness.Connected || state == StateConnected
+	})
 	r.obs.StateChanged(state)
 }
 

@@ -29,6 +29,8 @@ type Freshness struct {
 	// Stale is since when the session may have missed changes: from the last answer on, if
 	// it was connected before. Zero unless it is connecting.
 	Stale time.Time
+	// Connected reports whether the session was connected at any time.
+	Connected bool
 }
 
 // Status is a session as it is at one moment.
