@@ -29,7 +29,7 @@ func serveAliases(t *Table, key string, r *wire.Resource, now time.Time) bool {
 	t.aliases.set(key, nil)
 	for _, e := range before {
 		if e.marks.Alias && !slices.Contains(served, e) {
-			t.remove(e, Absent, nil, now)
+			t.become(e, content{state: Absent}, said, now)
 		}
 	}
 	t.aliases.set(key, served)
@@ -45,7 +45,7 @@ func aliasToServe(t *Table, key, alias string, now time.Time) *Entry {
 	}
 	e := t.entries[k]
 	if e != nil && t.upstream.held.removes(e) {
-		t.remove(e, Absent, nil, now) // its name means another resource from now on
+		t.become(e, content{state: Absent}, said, now) // its name means another resource from now on
 		e = t.entries[k]
 	}
 	if e == nil || (e.extra.demand == nil && !e.wanted()) || (e.Exists() && !e.marks.Alias) {
@@ -67,7 +67,7 @@ func serveAlias(t *Table, e *Entry, r *wire.Resource, now time.Time) {
 			disown(e.coll, e)
 		}
 		e.marks.Alias = true
-		t.put(e, r, nil, now)
+		t.become(e, content{state: Present, res: r}, said, now)
 	}
 	e.response = t.upstream.response
 	passOn(t, e)
@@ -78,7 +78,7 @@ func serveAlias(t *Table, e *Entry, r *wire.Resource, now time.Time) {
 func dropAliases(t *Table, key string, now time.Time) {
 	for _, e := range slices.Clone(t.aliases.of(key)) {
 		served := e.ServedName()
-		if t.remove(e, Absent, nil, now); e.wanted() {
+		if t.become(e, content{state: Absent}, said, now); e.wanted() {
 			e.extra.own().absence = &Absence{served: strings.Clone(served)}
 		}
 	}

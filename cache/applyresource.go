@@ -35,7 +35,7 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 	confirmSame(u, t, e, r)
 	switch {
 	case e.res == nil || !u.same(e.res, r):
-		t.put(e, r, coll, u.received)
+		t.become(e, content{state: Present, res: r, coll: coll}, said, u.received)
 	case isNew:
 		// Held already because it was asked for by name; now it also is a member.
 		e.received = u.received.UnixNano()
@@ -48,11 +48,7 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 		resent(t, e, r, u.received)
 	default:
 		if r.Size() == e.res.Size() && r.Restored() == e.res.Restored() { // or it is called otherwise (same)
-			e.res = r
-			t.shareKey(e)
-			if coll != nil {
-				coll.encoded.chunks.drop()
-			}
+			t.become(e, content{state: Present, res: r}, repeated, u.received)
 		}
 		t.rejections.sentAgain(e, r)
 		resent(t, e, r, u.received)
@@ -120,7 +116,7 @@ func (u *update) remove(t *Table, key, name string) {
 	if e.res == nil {
 		e.extra.spell(e.key, name)
 	}
-	t.remove(e, Absent, nil, u.received)
+	t.become(e, content{state: Absent}, said, u.received)
 }
 
 // removeMembers applies the server's word that a collection has no members.
@@ -177,7 +173,7 @@ func (u *update) failEntry(t *Table, e *Entry, re *wire.ResourceError) {
 	if re.Transient() {
 		removeReleased(t, e, Failed, own(re), u.received)
 	} else {
-		t.remove(e, Failed, own(re), u.received)
+		t.become(e, content{state: Failed, err: own(re)}, said, u.received)
 	}
 	if i := e.extra.demand; !wasOpen && i != nil && i.subscribed {
 		i.startClock(t.store.cache.Now())

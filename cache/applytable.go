@@ -123,7 +123,7 @@ func (u *update) concludeNames(t *Table) {
 		case e.Exists():
 			gone = append(gone, e)
 		case u.response.Complete && (e.state == Unknown || e.state == Failed):
-			t.remove(e, Absent, nil, u.received)
+			t.become(e, content{state: Absent}, said, u.received)
 		}
 	}
 	loseNames(t, gone, u.received)

@@ -1,35 +1,133 @@
 package cache
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// put puts new content into an entry, and tells its subscribers.
-func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time) {
-	recordPut(t, e, r, coll, now)
-	n, was := t.store.journal.nextRevision(), e.res
+// content is what an entry comes to hold: a resource, or none.
+type content struct {
+	state State
+	res   *wire.Resource      // of Present
+	coll  *Collection         // that it becomes a member of with res, if it is in none yet
+	err   *wire.ResourceError // why there is nothing
+}
+
+// cause is why an entry changes.
+type cause uint8
+
+const (
+	said      cause = iota // somebody says what there is: subscribers are told
+	repeated               // the server has the same content: the bytes may be others
+	unsaid                 // there is nothing, and the server has not said so
+	forgotten              // nobody subscribes any more: the entry goes
+)
+
+// become is the only writer of Entry.state and Entry.res. What the content before meant to the features of the
+// relay ends in leave; what the new one means begins in enter.
+func (t *Table) become(e *Entry, to content, why cause, at time.Time) {
+	if why == said {
+		t.announce(e, &to, at)
+	}
+	n := notice{Removal: Removal{Again: !e.Exists() && !e.Open(), Content: e.changed}, was: e.res} // who was not told yet is to be told still
+	t.leave(e, &to, why)
+	e.res, e.state = to.res, to.state
+	t.enter(e, &to, why, &n, at)
+}
+
+// notice is what subscribers are told of a change, and what was there before.
+type notice struct {
+	Removal
+
+	was *wire.Resource
+}
+
+// announce ends what was to become of an entry otherwise.
+func (t *Table) announce(e *Entry, to *content, at time.Time) {
+	if to.res != nil {
+		recordPut(t, e, to.res, to.coll, at)
+		t.upstream.held.drop(e)
+		appear(t, e, at)
+		return
+	}
+	recordRemoval(t, e, to.err, at)
 	t.upstream.held.drop(e)
-	appear(t, e, now)
-	t.dropContent(e)
-	t.clearError(e)
-	t.rejections.clear(e)
-	e.marks.ReusedVersion = t.serverVersions.reused(e, r)
-	e.res, e.state = r, Present
-	if r.Restored() {
+	t.aliases.drop(e)
+	t.absences.end(e)
+}
+
+// leave ends what the content of an entry means, which is there still: what is counted of it, the versions of
+// the server, and what clients were told of it.
+func (t *Table) leave(e *Entry, to *content, why cause) {
+	switch {
+	case e.res == nil:
+	case why == repeated:
+		if e.Restored() && !to.res.Restored() {
+			t.dropRestored()
+		}
+	default:
+		t.account(-1, -e.Size())
+		if e.Restored() {
+			t.dropRestored()
+		}
+		t.serverVersions.leave(e)
+		if e.coll != nil {
+			e.coll.bytes -= e.Size()
+		}
+		if why != forgotten {
+			t.serverVersions.remember(e)
+		}
+	}
+	if why == said {
+		t.clearError(e)
+		t.rejections.clear(e)
+	}
+}
+
+// enter begins what new content, or the lack of any, means, and tells the subscribers.
+func (t *Table) enter(e *Entry, to *content, why cause, n *notice, at time.Time) {
+	switch why {
+	case said:
+		t.shareKey(e)
+		e.received = at.UnixNano()
+		if to.res != nil {
+			t.come(e, to, at)
+		} else {
+			t.depart(e, to, n)
+		}
+		t.digests.contentChanged(e)
+	case repeated:
+		t.shareKey(e)
+		if e.coll != nil {
+			e.coll.encoded.chunks.drop() // they refer to the resource
+		}
+		return
+	case unsaid:
+		e.extra.setErr(to.err)
+		return
+	case forgotten: // nobody is told, and no digest has it
+	}
+	t.references.contentChanged(e)
+	noteStrays(t, e, n.was, to.res)
+	if why == said {
+		t.tell(e, to, n)
+	}
+}
+
+// come gives new content its place.
+func (t *Table) come(e *Entry, to *content, at time.Time) {
+	e.marks.ReusedVersion = t.serverVersions.reused(e, to.res)
+	if e.Restored() {
 		t.addRestored()
 	}
-	t.shareKey(e)
 	t.serverVersions.add(e)
-	e.received = now.UnixNano()
-	noteName(t, e, r)
+	noteName(t, e, to.res)
 	t.account(1, e.Size())
-	if coll == nil {
-		coll = e.coll
-	}
-	if coll != nil {
+	n := t.store.journal.nextRevision()
+	if coll := cmp.Or(to.coll, e.coll); coll != nil {
 		dropError(coll, e.key)
 		coll.touch(e, n)
 		coll.bytes += e.Size()
@@ -38,52 +136,45 @@ func (t *Table) put(e *Entry, r *wire.Resource, coll *Collection, now time.Time)
 		e.changed = n
 		t.unglobbed.add(e)
 	}
-	t.lifetimes.start(e, r, now)
+	t.lifetimes.start(e, to.res, at)
 	noteDeadline(t)
-	t.digests.contentChanged(e)
-	t.references.contentChanged(e)
-	noteStrays(t, e, was, r)
-	t.store.changes.bring(e)
-	if e.extra.audience != nil {
-		e.extra.audience.Changed()
-	}
-	if i := e.extra.demand; i != nil && i.idle {
-		i.review()
-	}
 }
 
-// remove makes an entry absent, or failed with err, and tells its subscribers.
-func (t *Table) remove(e *Entry, to State, err *wire.ResourceError, now time.Time) {
-	recordRemoval(t, e, err, now)
-	n, content, held := t.store.journal.nextRevision(), e.changed, e.res
-	t.upstream.held.drop(e)
-	t.aliases.drop(e)
-	t.absences.end(e)
-	was, gone := e.res, !e.Exists() && !e.Open() // who was not told yet is to be told still
-	t.releaseContent(e)
-	t.clearError(e)
+// depart takes an entry without content out of its place.
+func (t *Table) depart(e *Entry, to *content, n *notice) {
 	if e.coll != nil {
 		dropError(e.coll, e.key)
 	}
+	number := t.store.journal.nextRevision()
 	switch c := e.coll; {
 	case c == nil:
-		e.changed = n
+		e.changed = number
 	case e.marks.Tombstone: // who follows the collection was told, or will be
 	default:
-		c.remove(e, n)
+		c.remove(e, number)
 		t.store.changes.add(c)
 	}
-	r := Removal{Was: retain(t, e, was), Again: gone, Content: content}
-	e.res, e.state, e.marks.Alias, e.marks.ReusedVersion = nil, to, false, false
-	e.extra.setErr(err)
-	e.received = now.UnixNano()
-	r.Expired = e.extra.life.ranOut()
+	n.Was = retain(t, e, n.was)
+	e.marks.Alias, e.marks.ReusedVersion = false, false
+	e.extra.setErr(to.err)
+	n.Expired = e.extra.life.ranOut()
 	t.lifetimes.remove(e)
-	t.digests.contentChanged(e)
-	t.references.contentChanged(e)
-	noteStrays(t, e, held, nil)
+}
+
+// tell tells the subscribers of an entry, and reviews the relay's own demand for it.
+func (t *Table) tell(e *Entry, to *content, n *notice) {
+	if to.res != nil {
+		t.store.changes.bring(e)
+		if e.extra.audience != nil {
+			e.extra.audience.Changed()
+		}
+		if i := e.extra.demand; i != nil && i.idle {
+			i.review()
+		}
+		return
+	}
 	if e.extra.audience != nil {
-		e.extra.audience.Removed(r)
+		e.extra.audience.Removed(n.Removal)
 	}
 	switch i := e.extra.demand; {
 	case i == nil && e.wanted():
@@ -122,30 +213,6 @@ func (t *Table) clearError(e *Entry) {
 	}
 }
 
-// releaseContent takes the content off an entry that is about to change.
-func (t *Table) releaseContent(e *Entry) {
-	t.dropContent(e)
-	t.rejections.clear(e)
-	t.shareKey(e)
-}
-
-// dropContent drops the content, if the relay holds some.
-func (t *Table) dropContent(e *Entry) {
-	if e.res == nil {
-		return
-	}
-	t.account(-1, -e.Size())
-	if e.Restored() {
-		t.dropRestored()
-	}
-	t.serverVersions.leave(e)
-	if e.coll != nil {
-		e.coll.bytes -= e.Size()
-	}
-	t.serverVersions.remember(e)
-	e.res = nil
-}
-
 // noteName records how the server spells the name. The resolver asks by key: there the spelling
 // of the other store plays no part.
 func noteName(t *Table, e *Entry, r *wire.Resource) {
@@ -179,7 +246,7 @@ func appear(t *Table, e *Entry, now time.Time) {
 			continue
 		}
 		t.absences.end(o)
-		o.state = Unknown
+		t.become(o, content{state: Unknown}, unsaid, now)
 		if i := o.extra.demand; i != nil && i.subscribed {
 			i.repeat()
 			i.startClock(now)

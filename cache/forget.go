@@ -1,5 +1,7 @@
 package cache
 
+import "time"
+
 // forgetUnused drops an entry without subscriptions, pins, demand and collection.
 func (t *Table) forgetUnused(e *Entry) {
 	if e.wanted() || e.extra.demand != nil || e.coll != nil {
@@ -12,22 +14,10 @@ func (t *Table) forgetUnused(e *Entry) {
 	t.unglobbed.remove(e)
 	t.aliases.drop(e)
 	t.absences.end(e)
-	if e.Exists() {
-		t.serverVersions.leave(e)
-	}
 	t.lifetimes.end(e)
 	t.rejections.clear(e)
 	t.excuses.drop(e)
-	if e.res != nil {
-		t.account(-1, -e.Size())
-	}
-	if e.Restored() {
-		t.dropRestored()
-	}
-	was := e.res
-	e.res, e.state = nil, Unknown // its last two users may both come here
-	t.references.contentChanged(e)
-	noteStrays(t, e, was, nil)
+	t.become(e, content{state: Unknown}, forgotten, time.Time{}) // its last two users may both come here
 	delete(t.entries, e.key)
 }
 

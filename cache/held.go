@@ -29,7 +29,7 @@ func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 		return false
 	}
 	if e != nil && e.Open() {
-		t.remove(e, Absent, nil, u.received) // a client that asks for it is told what is released
+		t.become(e, content{state: Absent}, said, u.received) // a client that asks for it is told what is released
 	}
 	h.names.Put(key, f)
 	if exists {
@@ -107,7 +107,7 @@ func holdBack(t *Table, key string, e *Entry, f hold.Fate) bool {
 // lose removes an entry that the server does not have any more, or holds that.
 func lose(t *Table, e *Entry, now time.Time) {
 	if !holdBack(t, e.key, e, hold.Fate{Name: e.Name(), Loss: true}) {
-		t.remove(e, Absent, nil, now)
+		t.become(e, content{state: Absent}, said, now)
 	}
 }
 
@@ -120,7 +120,7 @@ func unconfirmed(e *Entry) bool { return e != nil && e.Member() && e.coll.quiet.
 func removeReleased(t *Table, e *Entry, to State, err *wire.ResourceError, now time.Time) {
 	h := t.upstream.held
 	f, held := h.content(e.key)
-	t.remove(e, to, err, now)
+	t.become(e, content{state: to, err: err}, said, now)
 	if held && (t.entries[e.key] == e || t.collectionOf(e.key, e) != nil) {
 		f.Loss = false // there is nothing left to lose
 		h.names.Put(e.key, f)

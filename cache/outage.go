@@ -80,7 +80,7 @@ func tellLate(s *Store, wants uint64) {
 // outOfReach gives a name that clients wait for the error of the outage.
 func outOfReach(t *Table, e *Entry) {
 	if e.state == Unknown && e.extra.audience != nil {
-		t.remove(e, Failed, t.store.outage.Load(), t.store.cache.Now())
+		t.become(e, content{state: Failed, err: t.store.outage.Load()}, said, t.store.cache.Now())
 	}
 }
 
@@ -102,8 +102,7 @@ func endOutage(s *Store) {
 	for _, t := range s.tables {
 		for _, e := range t.entries {
 			if e.extra.err == err {
-				e.state = Unknown
-				e.extra.setErr(nil)
+				t.become(e, content{state: Unknown}, unsaid, s.cache.Now())
 				t.digests.contentChanged(e)
 				t.forgetUnused(e)
 			}

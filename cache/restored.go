@@ -79,11 +79,7 @@ func confirm(t *Table, e *Entry) {
 	if !e.Restored() {
 		return
 	}
-	e.res = e.res.Confirmed()
-	t.dropRestored()
-	if e.coll != nil {
-		e.coll.encoded.chunks.drop() // they refer to the resource
-	}
+	t.become(e, content{state: Present, res: e.res.Confirmed()}, repeated, t.store.cache.Now())
 	if e.extra.audience != nil {
 		e.extra.audience.Confirmed()
 	}

@@ -121,7 +121,7 @@ func rollBackName(u *update, t *Table, key string, r *wire.Resource) (f hold.Fat
 	}
 	if r == nil {
 		dropAliases(t, key, u.received)
-		t.remove(e, Absent, nil, u.received)
+		t.become(e, content{state: Absent}, said, u.received)
 		return f, true
 	}
 	if e == nil && t.collectionOf(key, nil) == nil {

@@ -177,7 +177,7 @@ func expireDemand(t *Table, i *demand, now time.Time) {
 // have if nothing is known of the name; nil: none.
 func waitNoLonger(t *Table, e *Entry, why func(name string) *wire.ResourceError, now time.Time) {
 	if why != nil && e.state == Unknown {
-		t.remove(e, Failed, why(e.Name()), now)
+		t.become(e, content{state: Failed, err: why(e.Name())}, said, now)
 	}
 	if a := e.extra.audience; a != nil {
 		a.Overdue()

@@ -57,8 +57,8 @@ func (t *Table) want(e *Entry) {
 // client subscribes to it.
 func unreached(t *Table, e *Entry) {
 	if err := t.store.outage.Load(); err != nil && e.state == Unknown && !t.store.outage.await(e, func() { outOfReach(t, e) }) {
-		e.state, e.changed, e.received = Failed, t.store.journal.nextRevision(), t.store.cache.Now().UnixNano()
-		e.extra.setErr(err)
+		e.changed, e.received = t.store.journal.nextRevision(), t.store.cache.Now().UnixNano()
+		t.become(e, content{state: Failed, err: err}, unsaid, t.store.cache.Now())
 	}
 }
 

@@ -55,7 +55,7 @@ func servesAny(t *Table, r *wire.Resource) bool {
 // told before are not told again.
 func unresolve(t *Table, e *Entry, r *wire.Resource, now time.Time) {
 	if e.extra.absence.Answer() == nil {
-		t.remove(e, Absent, nil, now)
+		t.become(e, content{state: Absent}, said, now)
 		if !e.wanted() {
 			return // and is not kept (RES-17)
 		}
