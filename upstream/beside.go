@@ -50,12 +50,19 @@ type besides struct {
 
 // besideType is a type that is not answered, and goes beside or did so.
 type besideType struct {
-	names   map[wire.StreamID]map[string]struct{} // wanted on each stream and not written
+	kept    map[wire.StreamID]*kept
 	backoff backoff.Backoff
 	due     time.Time          // of the next retry
 	stop    context.CancelFunc // of the retry that runs; nil: none does
 	joined  bool               // it is on the streams: the server let it stand, or nothing else is wanted
 	refused bool               // Status lists it
+}
+
+// kept is what is wanted of a type on a stream and not written.
+type kept struct {
+	names    map[string]struct{}
+	versions map[string]string // that the Store had when the stream began (RES-12)
+	held     bool              // see wire.Subscription.Held
 }
 
 func newBesides() besides {
@@ -65,23 +72,27 @@ func newBesides() besides {
 
 // keep applies a subscription that is not written.
 func (t *besideType) keep(stream wire.StreamID, sub wire.Subscription) {
-	if t.names == nil {
-		t.names = make(map[wire.StreamID]map[string]struct{})
-	}
-	if t.names[stream] == nil {
-		t.names[stream] = make(map[string]struct{})
+	k := t.kept[stream]
+	if k == nil {
+		if t.kept == nil {
+			t.kept = make(map[wire.StreamID]*kept)
+		}
+		k = &kept{make(map[string]struct{}), sub.Versions, sub.Held}
+		t.kept[stream] = k
 	}
 	for _, name := range sub.Unsubscribe {
-		delete(t.names[stream], name)
+		if delete(k.names, name); collection(name) {
+			k.versions = nil // the Store lets go of the members
+		}
 	}
 	for _, name := range sub.Subscribe {
-		t.names[stream][name] = struct{}{}
+		k.names[name] = struct{}{}
 	}
 }
 
 func (t *besideType) wanted() bool {
-	for _, names := range t.names {
-		if len(names) > 0 {
+	for _, k := range t.kept {
+		if len(k.names) > 0 {
 			return true
 		}
 	}
@@ -288,16 +299,19 @@ func (c *grpcClient) took(typeURL string) {
 	}
 }
 
-// join subscribes to what was kept of a type. There are no versions to resume with: the server has not sent the type.
+// join subscribes to what was kept of a type.
 func (c *grpcClient) join(typeURL string, t *besideType) {
 	t.joined = true
 	c.welcome(typeURL, t)
 	for k := range c.links() {
-		if id := k.line.id; k.line.serving() {
-			names := slices.Sorted(maps.Keys(t.names[id]))
-			delete(t.names, id)
-			c.store.Withhold(id, typeURL, false)
-			k.ask(wire.Subscription{TypeURL: typeURL, Subscribe: names})
+		id := k.line.id
+		if !k.line.serving() {
+			continue
+		}
+		c.store.Withhold(id, typeURL, false)
+		if was := t.kept[id]; was != nil {
+			delete(t.kept, id)
+			k.ask(wire.Subscription{TypeURL: typeURL, Subscribe: slices.Sorted(maps.Keys(was.names)), Versions: was.versions, Held: was.held})
 		}
 	}
 	c.session.settle()
@@ -306,7 +320,7 @@ func (c *grpcClient) join(typeURL string, t *besideType) {
 // withdraw forgets what was kept for a stream that is over: with the next one Restart returns all demand anew.
 func (c *grpcClient) withdraw(k *streamLink) {
 	for _, t := range c.besides.types {
-		delete(t.names, k.line.id)
+		delete(t.kept, k.line.id)
 	}
 }
 
@@ -314,7 +328,7 @@ func (c *grpcClient) withdraw(k *streamLink) {
 // known to be there, unless there is nothing else to ask for.
 func (c *grpcClient) retryLink(t *besideType) *streamLink {
 	for k := range c.links() {
-		if len(t.names[k.line.id]) > 0 && k.line.serving() && (k.line.established || len(k.asked) == 0) {
+		if was := t.kept[k.line.id]; was != nil && len(was.names) > 0 && k.line.serving() && (k.line.established || len(k.asked) == 0) {
 			return k
 		}
 	}
@@ -366,7 +380,7 @@ func (c *grpcClient) retry(now time.Time) {
 func (c *grpcClient) ask(typeURL string, t *besideType) {
 	k := c.retryLink(t)
 	id, x, asker := k.line.id, k.line.replica, c.asker()
-	names := slices.Sorted(maps.Keys(t.names[id]))
+	names := slices.Sorted(maps.Keys(t.kept[id].names))
 	q := &query{stream: id, typeURL: typeURL, names: names[:min(len(names), someNames)]}
 	ctx, stop := context.WithCancel(c.remote.ctx)
 	t.stop = stop

@@ -772,3 +772,26 @@ func TestTypeThatAnotherScopeHas_LIM2(t *testing.T) {
 		}
 	})
 }
+
+// A session that takes over what another one had presents the versions that the Store holds, though the server ends
+// its first stream for a type before it has answered any: without them the server would not say what it removed
+// meanwhile.
+func TestRES12VersionsOfTypesThatWereAside_OPS2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.picky("a", unserved)
+		store := newStore(sub(unserved, "x"), sub(endpoints, "*"), sub(clusters, "*"))
+		store.versions[clusters] = map[string]string{"c": "1"}
+		store.versions[endpoints] = map[string]string{"e": "2"}
+		s := run(t, newUpstream(t, n.config("a")), store, nil)
+		<-time.After(time.Minute)
+		refused(t, s, unserved)
+		for _, typeURL := range []string{clusters, endpoints} {
+			for _, a := range srv.requests(typeURL) {
+				if got := a.req.GetInitialResourceVersions(); len(got) != 1 {
+					t.Errorf("stream %d: %s was asked for with the versions %v", a.stream, typeURL, got)
+				}
+			}
+		}
+	})
+}
