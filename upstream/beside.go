@@ -234,6 +234,11 @@ func (c *grpcClient) risky(typeURL string, now time.Time) bool {
 func (c *grpcClient) forget(typeURL string, t *besideType) {
 	c.welcome(typeURL, t)
 	delete(c.besides.types, typeURL)
+	for k := range c.links() {
+		if k.line.serving() {
+			c.store.Withhold(k.line.id, typeURL, false)
+		}
+	}
 }
 
 // lead has one type join a stream that begins and would carry nothing else, while no other stream is good: nobody

@@ -795,3 +795,30 @@ func TestRES12VersionsOfTypesThatWereAside_OPS2(t *testing.T) {
 		}
 	})
 }
+
+// A type that was kept aside and is let go of is waited for as any other when a client asks for it on the stream.
+func TestRES7TypeThatIsAsideNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.picky("a")
+		u := newUpstream(t, n.config("a"))
+		store := newStore(sub(clusters, "*"))
+		run(t, u, store, nil)
+		<-time.After(time.Second)
+		// Both come at once, so that nothing is asked for beside.
+		store.want(0, []wire.Subscription{sub(clusters, "*")}, sub(other, "x"), unsub(other, "x"))
+		<-time.After(time.Second)
+		run(t, u, newStore(sub(other, "z")), nil) // its scope has an answer
+		<-time.After(time.Second)
+		store.want(0, []wire.Subscription{sub(clusters, "*"), sub(other, "y")}, sub(other, "y"))
+		<-time.After(time.Second)
+		if got := srv.requests(other); len(got) != 2 || !slices.Equal(got[1].req.GetResourceNamesSubscribe(), []string{"y"}) {
+			t.Fatalf("asked %v", got)
+		}
+		store.get(func(s *memStore) {
+			if s.withheld[other] {
+				t.Error("no clock runs for what was asked for")
+			}
+		})
+	})
+}
