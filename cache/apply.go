@@ -35,7 +35,7 @@ func (s Session) Apply(stream wire.StreamID, r *wire.Response, received time.Tim
 
 func (s Session) apply(stream wire.StreamID, u *update) error {
 	r := u.response
-	identify(s.store, r.ControlPlane)
+	s.store.identify(r.ControlPlane)
 	s.store.change(func() {
 		s.store.changes.begin()
 		var room [2]*Table
@@ -51,12 +51,12 @@ func (s Session) apply(stream wire.StreamID, u *update) error {
 		default:
 			u.applyShared(tables[0], tables[1])
 		}
-		reviewHeld(s.store)
+		s.store.reviewHeld()
 	})
 	if u.unsolicited > 0 {
 		s.store.cache.observer.Unsolicited(r.TypeURL, u.unsolicited)
 	}
-	tellForeign(u, s.store)
+	u.tellForeign(s.store)
 	if len(u.bad) > 0 {
 		return &RejectedError{Reason: errors.Join(u.bad...).Error(), Partly: true}
 	}

@@ -12,18 +12,18 @@ import (
 // serveAliases lets r serve the entries that clients asked for under its aliases, and
 // takes it from the entries that it served before and does not name any more (RES-10).
 // It reports whether any was asked for.
-func serveAliases(t *Table, key string, r *wire.Resource, now time.Time) bool {
+func (t *Table) serveAliases(key string, r *wire.Resource, now time.Time) bool {
 	before := t.aliases.of(key)
 	if len(r.Aliases()) == 0 && len(before) == 0 {
 		return false
 	}
 	var served []*Entry
 	for _, alias := range r.Aliases() {
-		e := aliasToServe(t, key, alias, now)
+		e := t.aliasToServe(key, alias, now)
 		if e == nil || slices.Contains(served, e) {
 			continue // not asked for, or listed twice
 		}
-		serveAlias(t, e, r, now)
+		t.serveAlias(e, r, now)
 		served = append(served, e)
 	}
 	t.aliases.set(key, nil)
@@ -38,7 +38,7 @@ func serveAliases(t *Table, key string, r *wire.Resource, now time.Time) bool {
 
 // aliasToServe returns the entry of an alias of the resource with a key, nil if it was not asked
 // for. A resource with that name goes before.
-func aliasToServe(t *Table, key, alias string, now time.Time) *Entry {
+func (t *Table) aliasToServe(key, alias string, now time.Time) *Entry {
 	k, err := keyer.Key(alias)
 	if err != nil || k == key {
 		return nil
@@ -54,28 +54,28 @@ func aliasToServe(t *Table, key, alias string, now time.Time) *Entry {
 	return e
 }
 
-func serveAlias(t *Table, e *Entry, r *wire.Resource, now time.Time) {
+func (t *Table) serveAlias(e *Entry, r *wire.Resource, now time.Time) {
 	if e.res != nil && e.res.SameContent(r) {
 		if !r.Restored() {
-			confirm(t, e)
+			t.confirm(e)
 		}
 		t.rejections.sentAgain(e, r)
-		resent(t, e, r, now)
+		t.resent(e, r, now)
 	} else {
 		t.aliases.drop(e)
 		if e.marks.Tombstone {
-			disown(e.coll, e)
+			e.coll.disown(e)
 		}
 		e.marks.Alias = true
 		t.become(e, content{state: Present, res: r}, said, now)
 	}
 	e.response = t.upstream.response
-	passOn(t, e)
+	t.passOn(e)
 }
 
 // dropAliases removes the entries that a resource serves under its aliases, as the resource does
 // not exist any more.
-func dropAliases(t *Table, key string, now time.Time) {
+func (t *Table) dropAliases(key string, now time.Time) {
 	for _, e := range slices.Clone(t.aliases.of(key)) {
 		served := e.ServedName()
 		if t.become(e, content{state: Absent}, said, now); e.wanted() {

@@ -22,18 +22,18 @@ func (u *update) fail(t *Table, key string, re *wire.ResourceError) {
 		u.failWhole(t, c, re)
 		return
 	}
-	if re.Code == codes.NotFound && holdBack(t, key, t.entries[key], hold.Fate{Err: own(re), Loss: true}) {
+	if re.Code == codes.NotFound && t.holdBack(key, t.entries[key], hold.Fate{Err: own(re), Loss: true}) {
 		return
 	}
 	if e := t.entries[key]; e != nil {
 		u.failEntry(t, e, re)
 	}
 	if !re.Transient() {
-		dropAliases(t, key, u.received)
+		t.dropAliases(key, u.received)
 	}
 	c := t.collectionOf(key, t.entries[key])
 	if c != nil && !c.errors.has(key, re) {
-		addError(c, key, own(re))
+		c.addError(key, own(re))
 		t.store.changes.add(c)
 	}
 }
@@ -45,25 +45,25 @@ func (u *update) failWhole(t *Table, c *Collection, re *wire.ResourceError) {
 	again := c.errors.has(c.key, re)
 	keeps := re.Transient() || c.Wildcard()
 	if !keeps {
-		removeMembers(t, c, u.received)
+		t.removeMembers(c, u.received)
 		if c.log.live.len > 0 {
 			return // held: so is what clients would conclude from the error
 		}
 	}
 	if !again {
-		addError(c, c.key, own(re))
+		c.addError(c.key, own(re))
 		t.store.changes.add(c)
 	}
 	if keeps {
 		c.errors.open = true
-		reopen(c)
+		c.reopen()
 	}
 }
 
 // reopen takes back that the collection was answered. An error that leaves the members open was
 // the answer: no quiet time runs, and the next other answer begins it. The relay waits for that
 // as for an answer, while the collection's clock runs.
-func reopen(c *Collection) {
+func (c *Collection) reopen() {
 	if !c.demand.subscribed {
 		return
 	}
@@ -80,23 +80,23 @@ func reopen(c *Collection) {
 // answersWholes forgets errors of collections as a whole that the response answers: with
 // members or, of "*", with the lack of any. A server says by its name that a glob is empty
 // (GLOB-4): see update.remove.
-func answersWholes(u *update, t *Table) {
+func (u *update) answersWholes(t *Table) {
 	if t.excuses.collections == 0 {
 		return
 	}
-	brought := bringsMembersOf(u, t.kind)
+	brought := u.bringsMembersOf(t.kind)
 	for key, c := range t.colls {
 		if c.errors.get(c.key) == nil || u.failing[key] {
 			continue
 		}
-		if brought[key] || saysWhole(u, c) {
-			dropError(c, key)
+		if brought[key] || u.saysWhole(c) {
+			c.dropError(key)
 		}
 	}
 }
 
 // bringsMembersOf returns the collections that the response has members of.
-func bringsMembersOf(u *update, k Kind) map[string]bool {
+func (u *update) bringsMembersOf(k Kind) map[string]bool {
 	all := make(map[string]bool)
 	for i, key := range u.keys {
 		switch {
@@ -111,7 +111,7 @@ func bringsMembersOf(u *update, k Kind) map[string]bool {
 }
 
 // saysWhole reports whether the response says by the lack of members that a collection has none.
-func saysWhole(u *update, c *Collection) bool {
+func (u *update) saysWhole(c *Collection) bool {
 	switch {
 	case u.saysNothing():
 		return false
@@ -123,18 +123,18 @@ func saysWhole(u *update, c *Collection) bool {
 	return len(u.keys)+len(u.removed)+len(u.failing) == 0
 }
 
-// checkEntryErrors verifies the error of an entry.
-func checkEntryErrors(e *Entry, c *Checker) {
+// checkErrors verifies the error of an entry.
+func (e *Entry) checkErrors(c *Checker) {
 	c.That(e.state != Failed || e.extra.err != nil, "%q is failed without an error", e.key)
 	c.That(e.extra.err == nil || e.state == Failed || e.Exists(), "%q is %s and has an error", e.key, e.state)
 	c.That(e.extra.err == nil || e.state == Failed || e.extra.err.Transient(), "%q is %s in spite of its error", e.key, e.state)
 }
 
-// checkTableErrors verifies the errors of a table's collections, and the excuses.
-func checkTableErrors(t *Table, c *Checker) {
+// checkErrors verifies the errors of a table's collections, and the excuses.
+func (t *Table) checkErrors(c *Checker) {
 	collections := 0
 	for _, coll := range t.colls {
-		coll.errors.check(c, coll.key, t.store.journal.revision, func(x *LoggedError) bool { return mayLog(coll, x) })
+		coll.errors.check(c, coll.key, t.store.journal.revision, func(x *LoggedError) bool { return coll.mayLog(x) })
 		if coll.errors.get(coll.key) != nil {
 			collections++
 		}
@@ -146,8 +146,8 @@ func checkTableErrors(t *Table, c *Checker) {
 
 // mayLog reports whether an error in the log is the collection's or a member's, and equals the
 // member's.
-func mayLog(c *Collection, x *LoggedError) bool {
-	if x.key != c.key && !covers(c, x.key) {
+func (c *Collection) mayLog(x *LoggedError) bool {
+	if x.key != c.key && !c.covers(x.key) {
 		return false
 	}
 	e := c.table.entries[x.key]

@@ -34,7 +34,7 @@ func TestSaysWhole_ERR1_RES2(t *testing.T) {
 				t.Fatal(err)
 			}
 			for kind, want := range map[Kind]bool{WholeType: tc.whole, ByName: tc.own} {
-				if got := saysWhole(u, &Collection{table: &Table{kind: kind}}); got != want {
+				if got := u.saysWhole(&Collection{table: &Table{kind: kind}}); got != want {
 					t.Errorf("of a collection of %s: %t", kind, got)
 				}
 			}

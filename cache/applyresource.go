@@ -15,10 +15,10 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 		u.bare(t, key, r)
 		return
 	}
-	if t.upstream.held.active() && holds(u, t, key, e, r) {
+	if t.upstream.held.active() && u.holds(t, key, e, r) {
 		return
 	}
-	aliases := !u.resolved && serveAliases(t, key, r, u.received)
+	aliases := !u.resolved && t.serveAliases(key, r, u.received)
 	if coll == nil && (e == nil || (e.extra.demand == nil && !e.Member())) {
 		if !aliases {
 			u.unsolicited++
@@ -32,7 +32,7 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 	t.aliases.drop(e)
 	isNew := coll != nil && !e.Member()
 	solved := e.extra.err != nil && !u.failing[key] && e.Exists() && e.res != nil && u.same(e.res, r)
-	confirmSame(u, t, e, r)
+	u.confirmSame(t, e, r)
 	switch {
 	case e.res == nil || !u.same(e.res, r):
 		t.become(e, content{state: Present, res: r, coll: coll}, said, u.received)
@@ -45,28 +45,28 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 		t.store.changes.bring(e)
 		t.references.usersChanged(e)
 		t.rejections.sentAgain(e, r)
-		resent(t, e, r, u.received)
+		t.resent(e, r, u.received)
 	default:
 		if r.Size() == e.res.Size() && r.Restored() == e.res.Restored() { // or it is called otherwise (same)
 			t.become(e, content{state: Present, res: r}, repeated, u.received)
 		}
 		t.rejections.sentAgain(e, r)
-		resent(t, e, r, u.received)
+		t.resent(e, r, u.received)
 	}
 	if solved && e.extra.err != nil {
-		returned(t, e)
+		t.returned(e)
 	}
 	e.response = t.upstream.response
 	if coll != nil {
 		coll.quiet.confirm(e, isNew, u.received)
 	}
-	passOn(t, e)
+	t.passOn(e)
 }
 
 // confirmSame is confirm if the server sends just what e holds.
-func confirmSame(u *update, t *Table, e *Entry, r *wire.Resource) {
+func (u *update) confirmSame(t *Table, e *Entry, r *wire.Resource) {
 	if e.Restored() && !r.Restored() && u.same(e.res, r) {
-		confirm(t, e)
+		t.confirm(e)
 	}
 }
 
@@ -97,18 +97,18 @@ func (u *update) bare(t *Table, key string, r *wire.Resource) {
 // take "*" for a name and say that it does not exist. That means nothing.
 func (u *update) remove(t *Table, key, name string) {
 	if c := t.colls[key]; c != nil && !c.Wildcard() {
-		dropError(c, key)
-		removeMembers(t, c, u.received)
+		c.dropError(key)
+		t.removeMembers(c, u.received)
 		return
 	}
 	e := t.entries[key]
-	if holdBack(t, key, e, hold.Fate{Name: name, Loss: true}) {
+	if t.holdBack(key, e, hold.Fate{Name: name, Loss: true}) {
 		return
 	}
-	dropAliases(t, key, u.received)
+	t.dropAliases(key, u.received)
 	e = t.entries[key]
 	if c := t.collectionOf(key, e); c != nil {
-		dropError(c, key)
+		c.dropError(key)
 	}
 	if e == nil || e.state == Absent {
 		return // not asked for, or known already
@@ -120,13 +120,13 @@ func (u *update) remove(t *Table, key, name string) {
 }
 
 // removeMembers applies the server's word that a collection has no members.
-func removeMembers(t *Table, c *Collection, now time.Time) {
+func (t *Table) removeMembers(c *Collection, now time.Time) {
 	wasSynced := c.quiet.synced
 	c.quiet.complete()
-	t.upstream.held.dropMembers(c, shown(t))
+	t.upstream.held.dropMembers(c, t.shown())
 	for e := c.log.live.head; e != nil; {
 		next := e.next
-		lose(t, e, now)
+		t.lose(e, now)
 		e = next
 	}
 	if !wasSynced {
@@ -156,7 +156,7 @@ func (u *update) failEntry(t *Table, e *Entry, re *wire.ResourceError) {
 			e.coll.quiet.confirm(e, false, u.received)
 		}
 		if u.response.State && u.lists(t) {
-			confirm(t, e) // it will not say more, and lists wait for its word (SUR-1, ABS-3)
+			t.confirm(e) // it will not say more, and lists wait for its word (SUR-1, ABS-3)
 		}
 	}
 	if e.extra.err != nil && *e.extra.err == *re {
@@ -171,7 +171,7 @@ func (u *update) failEntry(t *Table, e *Entry, re *wire.ResourceError) {
 	}
 	wasOpen := e.Open()
 	if re.Transient() {
-		removeReleased(t, e, Failed, own(re), u.received)
+		t.removeReleased(e, Failed, own(re), u.received)
 	} else {
 		t.become(e, content{state: Failed, err: own(re)}, said, u.received)
 	}

@@ -34,7 +34,7 @@ func (u *update) applyShared(whole, named *Table) {
 		}
 	}
 	for _, t := range []*Table{whole, named} {
-		if concerns(u, t, parts[t]) {
+		if u.concerns(t, parts[t]) {
 			u.applyPart(t, parts[t])
 		}
 	}
@@ -46,7 +46,7 @@ func owners(whole, named *Table, key string, aliases []string) []*Table {
 	if e := whole.entries[key]; e != nil {
 		member = e.Member()
 	}
-	switch asked := isNamed(named, key, aliases); {
+	switch asked := named.isNamed(key, aliases); {
 	case key == badKey:
 		return nil // nobody knows its name
 	case asked && member:
@@ -60,18 +60,18 @@ func owners(whole, named *Table, key string, aliases []string) []*Table {
 
 // isNamed reports whether a resource or one of its aliases was asked for by name, or was until a
 // short while ago: its answer may still be on its way.
-func isNamed(t *Table, key string, aliases []string) bool {
+func (t *Table) isNamed(key string, aliases []string) bool {
 	e := t.entries[key]
-	if awaits(t, key) || len(t.aliases.of(key)) > 0 || t.collectionOf(key, e) != nil {
+	if t.awaits(key) || len(t.aliases.of(key)) > 0 || t.collectionOf(key, e) != nil {
 		return true
 	}
 	return slices.ContainsFunc(aliases, func(alias string) bool {
 		k, err := keyer.Key(alias)
-		return err == nil && awaits(t, k)
+		return err == nil && t.awaits(k)
 	})
 }
 
-func awaits(t *Table, key string) bool {
+func (t *Table) awaits(key string) bool {
 	if e := t.entries[key]; e != nil && (e.extra.demand != nil || e.wanted()) {
 		return true
 	}
@@ -81,7 +81,7 @@ func awaits(t *Table, key string) bool {
 
 // concerns reports whether a response says something to a table. part is the table's own part. An
 // empty response says something to both tables, and so does a list.
-func concerns(u *update, t *Table, part *wire.Response) bool {
+func (u *update) concerns(t *Table, part *wire.Response) bool {
 	r := u.response
 	nothing := len(r.Resources)+len(r.Removed)+len(r.Errors) == 0
 	return nothing || len(part.Resources)+len(part.Removed)+len(part.Errors) > 0 || (u.response.State && u.lists(t))

@@ -70,7 +70,7 @@ func TestConcerns_SUB14(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			table := &Table{typeURL: cds, store: &Store{source: Source{FullState: map[string]bool{cds: tc.fullList}}}}
-			if got := concerns(&update{response: &tc.all}, table, &tc.part); got != tc.want {
+			if got := (&update{response: &tc.all}).concerns(table, &tc.part); got != tc.want {
 				t.Errorf("it says something: %t", got)
 			}
 		})

@@ -7,14 +7,14 @@ func (u *update) apply(t *Table) {
 		t.serverVersions.noteSystem(u.response.Version)
 	}
 	t.upstream.response++
-	leaveOutForeign(u, t)
-	nameErrors(u, t)
-	answersWholes(u, t)
-	judge(u, t)
+	u.leaveOutForeign(t)
+	u.nameErrors(t)
+	u.answersWholes(t)
+	u.judge(t)
 	if !u.resolved && !u.restored && !u.saysNothing() {
-		hear(t, u.received)
-		if !onlyDelays(u) {
-			answered(t, u.received, len(u.keys) == u.foreign)
+		t.hear(u.received)
+		if !u.onlyDelays() {
+			t.answered(u.received, len(u.keys) == u.foreign)
 		}
 	}
 	for i, r := range u.response.Resources {
@@ -44,7 +44,7 @@ func (u *update) apply(t *Table) {
 
 // answered records that the type was answered after its collections were subscribed to: their
 // quiet time begins (RES-14).
-func answered(t *Table, now time.Time, empty bool) {
+func (t *Table) answered(now time.Time, empty bool) {
 	var standing map[*Collection]struct{} // not answered by an error that leaves it open (ERR-1)
 	for c := range t.upstream.unanswered {
 		if c.errors.leavesOpen() {
@@ -69,17 +69,17 @@ func (u *update) conclude(t *Table) {
 	if u.response.Complete {
 		u.unsolicited = 0 // the source says everything of the type, unasked
 	}
-	if !concludes(u) {
+	if !u.concludes() {
 		return
 	}
 	if u.lists(t) {
-		endExcuses(u, t)
+		u.endExcuses(t)
 		if t.kind == WholeType {
 			u.concludeWildcard(t)
 		} else {
 			u.concludeNames(t)
 		}
-		dropUnlisted(u, t)
+		u.dropUnlisted(t)
 	}
 	t.serverVersions.info = u.response.Version
 	if !t.upstream.held.any() { // else it does not stand for what clients are shown
@@ -97,7 +97,7 @@ func (u *update) concludeWildcard(t *Table) {
 	}
 	u.sweepMembers(t, c)
 	if !c.quiet.synced && c.demand.subscribed {
-		completed(t, c)
+		t.completed(c)
 	}
 }
 
@@ -106,7 +106,7 @@ func (u *update) sweepMembers(t *Table, c *Collection) {
 	for e := c.log.live.head; e != nil; {
 		next := e.next
 		if e.response != t.upstream.response && !u.isExcused(t, e) {
-			lose(t, e, u.received)
+			t.lose(e, u.received)
 		}
 		e = next
 	}
@@ -126,20 +126,20 @@ func (u *update) concludeNames(t *Table) {
 			t.become(e, content{state: Absent}, said, u.received)
 		}
 	}
-	loseNames(t, gone, u.received)
+	t.loseNames(gone, u.received)
 	if !u.response.Complete {
 		return
 	}
 	for _, c := range t.colls {
 		if c.demand.subscribed && !c.quiet.synced && !c.errors.leavesOpen() {
-			completed(t, c)
+			t.completed(c)
 		}
 	}
 }
 
 // dropUnlisted forgets what is held of names that clients do not have, and a list does not have
 // any more.
-func dropUnlisted(u *update, t *Table) {
+func (u *update) dropUnlisted(t *Table) {
 	if !t.upstream.held.any() {
 		return
 	}
@@ -147,12 +147,12 @@ func dropUnlisted(u *update, t *Table) {
 	for _, key := range u.keys {
 		listed[key] = true
 	}
-	t.upstream.held.dropNew(shown(t), listed)
+	t.upstream.held.dropNew(t.shown(), listed)
 }
 
 // endExcuses ends the excuses of resources that a list holds all the same: when the next
 // list lacks one, it is gone.
-func endExcuses(u *update, t *Table) {
+func (u *update) endExcuses(t *Table) {
 	for e := range t.excuses.entries {
 		if e.response == t.upstream.response && !u.failing[e.key] {
 			t.excuses.drop(e)

@@ -218,7 +218,7 @@ func (c *Cache) Expire(now time.Time) time.Time {
 		}
 		c.takeLocked(i)
 		c.mu.Unlock()
-		evictIdle(i, ReasonIdle)
+		i.evictIdle(ReasonIdle)
 	}
 }
 
@@ -243,7 +243,7 @@ func (c *Cache) evictWhile(next func() (*demand, Reason)) {
 		return i, reason
 	}
 	for i, reason := take(); i != nil; i, reason = take() {
-		evictIdle(i, reason)
+		i.evictIdle(reason)
 	}
 }
 

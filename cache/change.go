@@ -4,21 +4,21 @@ package cache
 // the limits. If apply panics, clients are rung of what it changed before, and the locks are
 // released (SUR-6).
 func (s *Store) change(apply func()) {
-	for _, h := range changeAndTrim(s, apply) {
+	for _, h := range s.changeAndTrim(apply) {
 		s.cache.observer.Held(h)
 	}
 }
 
-func changeAndTrim(s *Store, apply func()) (held []Held) {
+func (s *Store) changeAndTrim(apply func()) (held []Held) {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock()
-	changeAndRing(s, apply)
+	s.changeAndRing(apply)
 	s.cache.trim()
 	held, s.changes.held = s.changes.held, nil
 	return held
 }
 
-func changeAndRing(s *Store, apply func()) {
+func (s *Store) changeAndRing(apply func()) {
 	defer s.journal.flush()
 	s.mu.Lock()
 	defer s.mu.Unlock()

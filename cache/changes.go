@@ -32,12 +32,12 @@ func (s *changes) bring(e *Entry) {
 // hear reports whether content of the last response goes to a client now.
 func (s *changes) hear() bool {
 	asked := Asked(0)
-	return slices.ContainsFunc(s.brought, func(e *Entry) bool { return hears(e, &asked) })
+	return slices.ContainsFunc(s.brought, func(e *Entry) bool { return e.hears(&asked) })
 }
 
 // hears reports whether the content of e goes to a client now. It counts the clients that it
 // looked at.
-func hears(e *Entry, asked *Asked) bool {
+func (e *Entry) hears(asked *Asked) bool {
 	if !e.Exists() {
 		return false // gone by the same response
 	}
@@ -75,7 +75,7 @@ func (s *changes) finish() {
 		}
 		s.colls[i] = nil
 		c.log.noted = false
-		sweep(c)
+		c.sweep()
 		c.waiters.ring(s.journal)
 	}
 	s.colls = s.colls[:0]

@@ -25,11 +25,11 @@ func (s *Store) Check() error {
 	if (s.usage != weight{resources, bytes}) {
 		errs = append(errs, fmt.Errorf("counted %d resources of %d bytes, found %d of %d", s.usage.resources, s.usage.bytes, resources, bytes))
 	}
-	if err := checkStrays(s); err != nil {
+	if err := s.checkStrays(); err != nil {
 		errs = append(errs, err)
 	}
 	c := &Checker{}
-	s.vacant.check(c, vacantOf(s, c))
+	s.vacant.check(c, s.vacantOf(c))
 	errs = append(errs, c.Err())
 	readers := 0
 	for p, own := range s.places {
@@ -47,10 +47,10 @@ func (s *Store) Check() error {
 }
 
 // vacantOf finds the vacant demand, with the bytes of the names.
-func vacantOf(s *Store, c *Checker) map[*demand]int {
+func (s *Store) vacantOf(c *Checker) map[*demand]int {
 	found := make(map[*demand]int)
 	for _, t := range s.tables {
-		for i := range demandsOf(t) {
+		for i := range t.allDemands() {
 			if i.vacant() {
 				found[i] = len(i.name())
 				c.That(i.entry == nil || i.entry.Open(), "%q is idle, and the server said that there is nothing", i.name())
@@ -68,13 +68,13 @@ func (t *Table) check() (resources, bytes int64, err error) {
 	pending := t.demands.check(c, t)
 	for key, coll := range t.colls {
 		demands++
-		checkCollection(coll, key, c)
+		coll.check(key, c)
 		coll.demand.check(c, pending)
 	}
 	for key, e := range t.entries {
 		c.That(e.key == key, "entry %q stands under %q", e.key, key)
 		c.That((e.state == Present) == (e.res != nil), "%q is %s, resource held: %t", key, e.state, e.res != nil)
-		checkEntryErrors(e, c)
+		e.checkErrors(c)
 		c.That(e.wanted() || e.extra.demand != nil || e.coll != nil, "nothing refers to entry %q", key)
 		c.That(e.coll == nil || t.colls[e.coll.key] == e.coll, "%q belongs to a collection that is gone", key)
 		c.That(e.changed <= t.store.journal.revision, "%q was changed in the future", key)
@@ -114,12 +114,12 @@ func (t *Table) check() (resources, bytes int64, err error) {
 	c.That(restored == t.upstream.restored, "%d restored resources counted as %d", restored, t.upstream.restored)
 	c.That(demands == t.demands.count, "counted %d demands, found %d", t.demands.count, demands)
 	c.That(demands == 0 || t.upstream.assigned, "wanted, but on no stream")
-	checkClocks(t, c)
+	t.checkClocks(c)
 	t.serverVersions.check(c, t.entries)
-	checkTableErrors(t, c)
-	checkPins(t, c)
+	t.checkErrors(c)
+	t.checkPins(c)
 	t.references.check(c, t.entries)
-	checkHeld(t, c)
+	t.checkHeld(c)
 	return resources, bytes, c.Err()
 }
 
@@ -136,7 +136,7 @@ func (i *demand) check(c *Checker, pending map[*demand]bool) {
 	c.That(!i.evicting || i.pending > 0, "%q is evicted, but the server is not told", name)
 }
 
-func checkCollection(coll *Collection, key string, c *Checker) {
+func (coll *Collection) check(key string, c *Checker) {
 	c.That(coll.key == key, "collection %q stands under %q", coll.key, key)
 	var bytes int64
 	stale := 0
@@ -168,16 +168,16 @@ func checkCollection(coll *Collection, key string, c *Checker) {
 	c.That(stale == coll.quiet.stale, "%q: %d stale members counted as %d", key, stale, coll.quiet.stale)
 	c.That(coll.log.tombstones.len <= max(minTombstones, coll.log.live.len), "%q: %d tombstones", key, coll.log.tombstones.len)
 	_, unsettled := coll.table.store.due.unsettled[coll]
-	c.That(unsettled || settlesAt(coll).IsZero(), "%q has a quiet time that nobody will end", key)
+	c.That(unsettled || coll.settlesAt().IsZero(), "%q has a quiet time that nobody will end", key)
 	for pos, f := range coll.followers {
 		c.That(f.pos == pos && f.coll == coll, "%q has a broken follower", key)
 	}
 	coll.waiters.check(c, coll)
-	checkStates(coll, c)
+	coll.checkStates(c)
 }
 
 // checkStates verifies sums, lists and chunks.
-func checkStates(coll *Collection, c *Checker) {
+func (coll *Collection) checkStates(c *Checker) {
 	states := coll.followers.count(NeedsDigests)
 	var total digest.Sum
 	for e := coll.log.live.head; e != nil; e = e.next {

@@ -100,7 +100,7 @@ func TestCheck(t *testing.T) {
 		{"excused", "excused for nothing", func(b *broken) { b.star.excuses.add(b.star.Find("a")) }},
 		{"failing", "with errors counted as 1", func(b *broken) { b.star.excuses.collections++ }},
 		{"failure", "is out of order", func(b *broken) {
-			addError(b.coll, "x", &wire.ResourceError{})
+			b.coll.addError("x", &wire.ResourceError{})
 			b.coll.errors.byKey["x"].number = 1 << 40
 		}},
 		{"nobody asked", "is not asked", func(b *broken) { b.named.Find("n").extra.demand = nil }},

@@ -66,7 +66,7 @@ func TestCheckErrors_ERR1(t *testing.T) {
 		}},
 		{"not awaited", "its answer is not awaited", func(b *broken) { clear(b.named.upstream.unanswered) }},
 		{"collections", "1 collections with errors counted as 2", func(b *broken) { b.named.excuses.collections++ }},
-		{"error of a stranger", `the error of "n" is another collection's`, func(b *broken) { addError(b.named.Collection(glob), "n", &wire.ResourceError{}) }},
+		{"error of a stranger", `the error of "n" is another collection's`, func(b *broken) { b.named.Collection(glob).addError("n", &wire.ResourceError{}) }},
 		{"other error", `the error of "` + name + `" is another collection's`, func(b *broken) {
 			log(b).byKey[name].err = &wire.ResourceError{Code: codes.Internal}
 		}},

@@ -72,7 +72,7 @@ func (k *clocks) check(c *Checker) map[*demand]bool {
 }
 
 // stopClocks is called when a stream ends or begins.
-func stopClocks(t *Table) {
+func (t *Table) stopClocks() {
 	t.demands.clocks.queue, t.demands.clocks.sweepAt = nil, 0
 	delete(t.store.due.clocks, t)
 }
@@ -84,18 +84,18 @@ func (s Session) Withhold(stream wire.StreamID, typeURL string, withheld bool) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	for _, t := range s.carried(stream, typeURL, nil) {
-		withhold(t, withheld)
+		t.withhold(withheld)
 	}
 }
 
-func withhold(t *Table, withheld bool) {
+func (t *Table) withhold(withheld bool) {
 	if t.demands.clocks.withheld == withheld {
 		return
 	}
 	t.demands.clocks.withheld = withheld
-	stopClocks(t)
+	t.stopClocks()
 	now := t.store.cache.Now()
-	for i := range demandsOf(t) {
+	for i := range t.allDemands() {
 		i.late(false)
 		if i.subscribed {
 			i.startClock(now)
@@ -103,8 +103,8 @@ func withhold(t *Table, withheld bool) {
 	}
 }
 
-// demandsOf returns the demands of a table.
-func demandsOf(t *Table) iter.Seq[*demand] {
+// allDemands returns the demands of a table.
+func (t *Table) allDemands() iter.Seq[*demand] {
 	return func(yield func(*demand) bool) {
 		for _, c := range t.colls {
 			if !yield(c.demand) {
@@ -129,11 +129,11 @@ func (k clock) runs() bool {
 // not long ago.
 func (c *Collection) Awaited() bool { return !c.quiet.synced && !c.quiet.overdue }
 
-func checkClocks(t *Table, c *Checker) {
+func (t *Table) checkClocks(c *Checker) {
 	running := t.demands.clocks.check(c)
 	_, waiting := t.store.due.clocks[t]
 	c.That(waiting == (len(t.demands.clocks.queue) > 0), "%d clocks, and somebody looks: %t", len(t.demands.clocks.queue), waiting)
-	for i := range demandsOf(t) {
+	for i := range t.allDemands() {
 		overdue := (i.coll != nil && i.coll.quiet.overdue) || (i.entry != nil && i.entry.marks.Overdue)
 		if t.store.source.Absent > 0 && !t.demands.clocks.withheld && i.open() && !overdue && i.subscribed {
 			c.That(running[i], "%q is waited for without a clock", i.name())

@@ -97,7 +97,7 @@ func (c *Collection) remove(e *Entry, n uint64) {
 func (c *Collection) Wildcard() bool { return c.table.kind == WholeType }
 
 // covers reports whether a resource with a key is a member of a collection, if it exists.
-func covers(c *Collection, key string) bool { return c.Wildcard() || keyer.GlobOf(key) == c.key }
+func (c *Collection) covers(key string) bool { return c.Wildcard() || keyer.GlobOf(key) == c.key }
 
 // Answered reports whether the server has told of members, if only that there are none: a new
 // follower of an empty collection may be told that there is nothing. A server answers "*" even if it
@@ -108,7 +108,7 @@ func (c *Collection) Answered() bool {
 
 // hasWhole reports whether there are all members of a collection: the server has sent them, or they
 // were all restored that there were then.
-func hasWhole(c *Collection) bool { return c.quiet.synced || c.restored.whole }
+func (c *Collection) hasWhole() bool { return c.quiet.synced || c.restored.whole }
 
 const (
 	// minTombstones is up to how many removed members a collection remembers, if it has fewer members than that.

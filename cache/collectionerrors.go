@@ -4,8 +4,8 @@ import "github.com/xdsrelay/xdsrelay/internal/wire"
 
 // addError remembers an error of a key (ERR-1). The collection remembers as many as it would
 // tombstones: a server may send errors for names without end.
-func addError(c *Collection, key string, err *wire.ResourceError) {
-	dropError(c, key)
+func (c *Collection) addError(key string, err *wire.ResourceError) {
+	c.dropError(key)
 	c.errors = c.errors.with(c.table.store.journal.nextRevision(), key, err)
 	if key == c.key {
 		c.table.excuses.collections++
@@ -15,12 +15,12 @@ func addError(c *Collection, key string, err *wire.ResourceError) {
 		if !found {
 			return
 		}
-		dropError(c, oldest)
+		c.dropError(oldest)
 	}
 }
 
 // dropError forgets the error of a key, if there is one.
-func dropError(c *Collection, key string) {
+func (c *Collection) dropError(key string) {
 	if c.errors.get(key) == nil {
 		return
 	}

@@ -48,12 +48,12 @@ type notice struct {
 // announce ends what was to become of an entry otherwise.
 func (t *Table) announce(e *Entry, to *content, at time.Time) {
 	if to.res != nil {
-		recordPut(t, e, to.res, to.coll, at)
+		t.recordPut(e, to.res, to.coll, at)
 		t.upstream.held.drop(e)
-		appear(t, e, at)
+		t.appear(e, at)
 		return
 	}
-	recordRemoval(t, e, to.err, at)
+	t.recordRemoval(e, to.err, at)
 	t.upstream.held.drop(e)
 	t.aliases.drop(e)
 	t.absences.end(e)
@@ -111,7 +111,7 @@ func (t *Table) enter(e *Entry, to *content, why cause, n *notice, at time.Time)
 	case forgotten: // nobody is told, and no digest has it
 	}
 	t.references.contentChanged(e)
-	noteStrays(t, e, n.was, to.res)
+	t.noteStrays(e, n.was, to.res)
 	if why == said {
 		t.tell(e, to, n)
 	}
@@ -124,11 +124,11 @@ func (t *Table) come(e *Entry, to *content, at time.Time) {
 		t.addRestored()
 	}
 	t.serverVersions.add(e)
-	noteName(t, e, to.res)
+	t.noteName(e, to.res)
 	t.account(1, e.Size())
 	n := t.store.journal.nextRevision()
 	if coll := cmp.Or(to.coll, e.coll); coll != nil {
-		dropError(coll, e.key)
+		coll.dropError(e.key)
 		coll.touch(e, n)
 		coll.bytes += e.Size()
 		t.store.changes.add(coll)
@@ -137,13 +137,13 @@ func (t *Table) come(e *Entry, to *content, at time.Time) {
 		t.unglobbed.add(e)
 	}
 	t.lifetimes.start(e, to.res, at)
-	noteDeadline(t)
+	t.noteDeadline()
 }
 
 // depart takes an entry without content out of its place.
 func (t *Table) depart(e *Entry, to *content, n *notice) {
 	if e.coll != nil {
-		dropError(e.coll, e.key)
+		e.coll.dropError(e.key)
 	}
 	number := t.store.journal.nextRevision()
 	switch c := e.coll; {
@@ -154,7 +154,7 @@ func (t *Table) depart(e *Entry, to *content, n *notice) {
 		c.remove(e, number)
 		t.store.changes.add(c)
 	}
-	n.Was = retain(t, e, n.was)
+	n.Was = t.retain(e, n.was)
 	e.marks.Alias, e.marks.ReusedVersion = false, false
 	e.extra.setErr(to.err)
 	n.Expired = e.extra.life.ranOut()
@@ -180,7 +180,7 @@ func (t *Table) tell(e *Entry, to *content, n *notice) {
 	case i == nil && e.wanted():
 		// The relay asks for a member's name by itself now: its glob may be evicted before
 		// the resource comes back (GLOB-6).
-		setDemand(e, t.newDemand(e, nil))
+		e.setDemand(t.newDemand(e, nil))
 	case i != nil && !i.subscribedTo() && !i.kept():
 		i.evict(ReasonAbsent)
 	case i != nil && i.idle:
@@ -191,7 +191,7 @@ func (t *Table) tell(e *Entry, to *content, n *notice) {
 
 // retain keeps the content that e held for the clients whose lists may still hold it. e is a
 // tombstone already. It returns the content if subscriptions to the name may need it.
-func retain(t *Table, e *Entry, was *wire.Resource) *wire.Resource {
+func (t *Table) retain(e *Entry, was *wire.Resource) *wire.Resource {
 	if was == nil || t.digests.users == 0 || !t.store.source.FullState[t.typeURL] || !RankOf(t.typeURL).Waits() {
 		return nil
 	}
@@ -215,14 +215,14 @@ func (t *Table) clearError(e *Entry) {
 
 // noteName records how the server spells the name. The resolver asks by key: there the spelling
 // of the other store plays no part.
-func noteName(t *Table, e *Entry, r *wire.Resource) {
+func (t *Table) noteName(e *Entry, r *wire.Resource) {
 	if !e.marks.Alias && !t.store.source.Resolved {
 		e.extra.spell(e.key, r.Name)
 	}
 }
 
 // noteDeadline has Settle look at a table in which a TTL has begun to run.
-func noteDeadline(t *Table) {
+func (t *Table) noteDeadline() {
 	if len(t.lifetimes.deadlines) == 1 { // the table is listed already if there are more
 		t.store.due.ttls[t] = struct{}{}
 	}
@@ -230,7 +230,7 @@ func noteDeadline(t *Table) {
 
 // appear is called when there is something under a name after all. The server's answer that there
 // is nothing is not true any more for its other names either: the relay asks for them again.
-func appear(t *Table, e *Entry, now time.Time) {
+func (t *Table) appear(e *Entry, now time.Time) {
 	answer := e.extra.absence.Answer()
 	t.absences.end(e)
 	if answer == nil {
@@ -256,11 +256,11 @@ func appear(t *Table, e *Entry, now time.Time) {
 
 // returned records that the server sent a resource again that was held beside an error.
 // The content is due for clients: they remember the error until they are sent the resource.
-func returned(t *Table, e *Entry) {
+func (t *Table) returned(e *Entry) {
 	t.clearError(e)
 	n := t.store.journal.nextRevision()
 	if e.Member() {
-		dropError(e.coll, e.key)
+		e.coll.dropError(e.key)
 		e.coll.touch(e, n)
 		t.store.changes.add(e.coll)
 	} else {

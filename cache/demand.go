@@ -48,7 +48,7 @@ func (i *demand) subscribedTo() bool {
 // may content that is not to be cached (TTL-5). A name that the server does not answer may stay: a
 // returning client need not wait again (ABS-3).
 func (i *demand) kept() bool {
-	if unheard(i.table) {
+	if i.table.unheard() {
 		return false // clients may invent any number of types
 	}
 	return !i.passing() && (i.coll != nil || i.entry.state == Present || i.entry.Open())
@@ -156,7 +156,7 @@ func (i *demand) alive() bool {
 
 // newDemand has the server asked for a name or a collection.
 func (t *Table) newDemand(e *Entry, c *Collection) *demand {
-	assignStream(t)
+	t.assignStream()
 	i := &demand{table: t, entry: e, coll: c}
 	t.demands.count++
 	i.mark()
@@ -305,7 +305,7 @@ func (q *demandQueue) lately(key string, quiet time.Duration, now time.Time) (un
 // check verifies the lists and returns what is pending as a set.
 func (q *demandQueue) check(c *Checker, t *Table) map[*demand]bool {
 	idle, leftOut := 0, 0
-	for i := range demandsOf(t) {
+	for i := range t.allDemands() {
 		if i.leftOut {
 			leftOut++
 		}

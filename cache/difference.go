@@ -59,23 +59,23 @@ func (o Operator) Held(names bool) (all []HeldType) {
 			continue
 		}
 		if names {
-			x.Names = differences(t, h)
+			x.Names = t.differences(h)
 		}
 		all = append(all, x)
 	}
 	return all
 }
 
-func differences(t *Table, h *heldBack) []Difference {
+func (t *Table) differences(h *heldBack) []Difference {
 	all := make([]Difference, 0, h.names.Len())
 	for key, f := range h.names.All() {
-		all = append(all, difference(t, key, &f))
+		all = append(all, t.difference(key, &f))
 	}
 	slices.SortFunc(all, func(a, b Difference) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
-func difference(t *Table, key string, f *hold.Fate) Difference {
+func (t *Table) difference(key string, f *hold.Fate) Difference {
 	d := Difference{Name: key, Received: f.Resource, Err: f.Err}
 	if e := t.entries[key]; e != nil {
 		d.Name, d.Released = e.Name(), e.res

@@ -20,7 +20,7 @@ func (d *digests) use(n int, entries map[string]*Entry) {
 	}
 	d.kept = true
 	for _, e := range entries {
-		e.extra.setSum(digestOf(e))
+		e.extra.setSum(e.digest())
 		if e.Member() {
 			e.coll.sum = e.coll.sum.Plus(e.extra.sum)
 		}
@@ -33,7 +33,7 @@ func (d *digests) contentChanged(e *Entry) {
 		return
 	}
 	was := e.extra.sum
-	e.extra.setSum(digestOf(e))
+	e.extra.setSum(e.digest())
 	if e.Member() {
 		e.coll.sum = e.coll.sum.Minus(was).Plus(e.extra.sum)
 	}
@@ -52,15 +52,15 @@ func (d *digests) check(c *Checker, entries map[string]*Entry, colls map[string]
 		if e.extra.audience != nil {
 			users += e.extra.audience.Count(NeedsDigests)
 		}
-		c.That(!d.kept || e.extra.sum == digestOf(e), "%q: sum %s, its content says %s", key, e.extra.sum, digestOf(e))
+		c.That(!d.kept || e.extra.sum == e.digest(), "%q: sum %s, its content says %s", key, e.extra.sum, e.digest())
 	}
 	c.That(d.kept || users == 0, "%d state-of-the-world subscriptions without sums", users)
 	c.That(users == d.users, "%d state-of-the-world subscriptions counted as %d", users, d.users)
 }
 
-// digestOf is the entry's part of a sum: of its name and version, and of its content if the
+// digest is the entry's part of a sum: of its name and version, and of its content if the
 // version does not stand for one content (ACK-4).
-func digestOf(e *Entry) digest.Sum {
+func (e *Entry) digest() digest.Sum {
 	switch {
 	case e.res == nil:
 		return digest.Sum{}

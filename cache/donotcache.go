@@ -41,11 +41,11 @@ func (c *Collection) passing() bool {
 
 // passOn is called when the server has sent what an entry holds. If that is not to be cached, its
 // pins end, and demand without clients is evicted.
-func passOn(t *Table, e *Entry) {
+func (t *Table) passOn(e *Entry) {
 	if !e.passing() {
 		return
 	}
-	dropPins(t, e.key)
+	t.dropPins(e.key)
 	if e.Member() {
 		e.coll.demand.passOn()
 	}
@@ -56,7 +56,7 @@ func passOn(t *Table, e *Entry) {
 
 // passOn ends the pins of a demand, and evicts it if no client waits for it.
 func (i *demand) passOn() {
-	dropPins(i.table, i.name())
+	i.table.dropPins(i.name())
 	if !i.subscribedTo() {
 		i.evict(ReasonAbsent)
 	}

@@ -95,7 +95,7 @@ func TestDoNotCacheStaysHere_TTL5_SUR1(t *testing.T) {
 			t.Error("a relay that starts from the image would ask for its name")
 		}
 	}
-	found, unknown := PeersOf(k.store).Known(PeerWants{TypeURL: cds, Kind: ByName, Names: []string{"n", "other", glob}})
+	found, unknown := k.store.Peers().Known(PeerWants{TypeURL: cds, Kind: ByName, Names: []string{"n", "other", glob}})
 	if len(found) != 2 || len(unknown) != 2 || unknown[0] != "n" || unknown[1] != glob {
 		t.Errorf("a peer gets %d resources, and lacks %q", len(found), unknown)
 	}

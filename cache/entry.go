@@ -225,7 +225,7 @@ func (e *Entry) Unanswered() bool { return e.Open() && !e.marks.Overdue }
 func (e *Entry) wanted() bool { return e.extra.audience != nil || e.marks.pinned }
 
 // presentable reports whether the version of an entry may be presented upstream.
-func presentable(e *Entry) bool {
+func (e *Entry) presentable() bool {
 	return e.res != nil && !e.marks.Alias
 }
 

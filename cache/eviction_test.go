@@ -33,7 +33,7 @@ func TestSUB11_eviction(t *testing.T) {
 			l.unwatch("a")
 			i, _, _ := k.store.cache.idle.RemoveOldest()
 			tc.meanwhile(k, l)
-			evictIdle(i, ReasonIdle)
+			i.evictIdle(ReasonIdle)
 			k.check()
 			k.demand(WholeType)
 			if n := k.store.cache.Unwatched(); n != tc.waits {

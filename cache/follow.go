@@ -11,10 +11,10 @@ func (c *Collection) Follow(f *Cursor, bell *TypeBell, follower Follower, needs 
 		c.table.digests.use(1, c.table.entries)
 	}
 	f.Wait()
-	if !hasWhole(c) {
+	if !c.hasWhole() {
 		c.table.store.outage.want()
 		if len(c.followers) == 1 && c.table.store.outage.Load() != nil { // of others peers are asked, or were
-			c.table.store.outage.await(c, func() { ringFollowers(c) })
+			c.table.store.outage.await(c, func() { c.ringFollowers() })
 		}
 	}
 	c.demand.want()
@@ -22,7 +22,7 @@ func (c *Collection) Follow(f *Cursor, bell *TypeBell, follower Follower, needs 
 }
 
 // ringFollowers has all followers of a collection look.
-func ringFollowers(c *Collection) {
+func (c *Collection) ringFollowers() {
 	for _, f := range c.followers {
 		c.table.store.journal.ringType(f.bell)
 	}
@@ -40,7 +40,7 @@ func (f *Cursor) Unfollow() {
 	if f.needs.Has(NeedsDigests) {
 		c.states--
 		c.table.digests.use(-1, c.table.entries)
-		releasePassed(c)
+		c.releasePassed()
 		if c.states == 0 {
 			c.encoded.lists.drop()
 		}
@@ -51,7 +51,7 @@ func (f *Cursor) Unfollow() {
 	}
 	delete(c.table.store.outage.late, c)
 	c.encoded.chunks.drop()
-	sweep(c)
+	c.sweep()
 	if !c.pinned {
 		c.demand.release()
 	}

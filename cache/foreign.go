@@ -7,7 +7,7 @@ import "github.com/xdsrelay/xdsrelay/internal/wire"
 // sends it with "*", the relay leaves it out. Names and globs go to their own upstream anyway.
 
 // leaveOutForeign leaves out of a response for "*" the names that the server does not speak for.
-func leaveOutForeign(u *update, t *Table) {
+func (u *update) leaveOutForeign(t *Table) {
 	source := &t.store.source
 	if t.kind != WholeType || source.Speaks == nil {
 		return
@@ -31,7 +31,7 @@ func leaveOutForeign(u *update, t *Table) {
 }
 
 // tellForeign tells the observer of resources that were left out. The caller holds no lock.
-func tellForeign(u *update, s *Store) {
+func (u *update) tellForeign(s *Store) {
 	if u.foreign > 0 {
 		s.cache.observer.Foreign(s.source.Upstream, u.response.TypeURL, u.foreigner, u.foreign)
 	}
@@ -44,14 +44,14 @@ func (s Session) SetSpeaks(speaks func(authority string) bool) {
 		s.store.source.Speaks = speaks
 		for _, t := range s.store.tables {
 			if c := t.colls[Wildcard]; c != nil {
-				refilter(t, c)
+				t.refilter(c)
 			}
 		}
 	})
 }
 
 // refilter does so for the "*" of one type.
-func refilter(t *Table, c *Collection) {
+func (t *Table) refilter(c *Collection) {
 	source := &t.store.source
 	if c.foreign {
 		c.foreign = false // the answer says whether there is something foreign in it still
@@ -69,7 +69,7 @@ func refilter(t *Table, c *Collection) {
 	for x := c.errors.after(0); x != nil; {
 		next := x.Next()
 		if !source.speaks(x.key) {
-			dropError(c, x.key)
+			c.dropError(x.key)
 		}
 		x = next
 	}

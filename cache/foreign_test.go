@@ -58,8 +58,8 @@ func TestHoldsPart_RES2(t *testing.T) {
 			}
 			c := k.store.FindTable(cds, ByName).Collection(glob)
 			c.restored.whole, c.quiet.breaks = tc.whole, tc.before
-			holdsPart(c)
-			if times, _ := BrokenOff(c); times != tc.want {
+			c.holdsPart()
+			if times, _ := c.BrokenOff(); times != tc.want {
 				t.Errorf("it broke off %d times, want %d", times, tc.want)
 			}
 		})
@@ -77,7 +77,7 @@ func TestBrokenOff_RES2(t *testing.T) {
 		k.store.Session().Restart(stream(WholeType), 0)
 		k.says(WholeType, "+"+name+"@1")
 		k.store.Session().Lost(stream(WholeType))
-		if times, err := BrokenOff(c); times != want || (err != nil) != (want > 0) {
+		if times, err := c.BrokenOff(); times != want || (err != nil) != (want > 0) {
 			t.Errorf("it broke off %d times, want %d: %v", times, want, err)
 		}
 	}

@@ -31,15 +31,15 @@ func (t *Table) account(resources, bytes int64) {
 // sweep discards the tombstones that every cursor has passed, and the oldest beyond max(1024,
 // members). A client that had not passed those comes back with its versions. An eighth goes at
 // once: otherwise, while one client does not move, each removal would look at all cursors.
-func sweep(c *Collection) {
+func (c *Collection) sweep() {
 	if len(c.followers) == 0 {
 		// A later follower skips tombstones older than itself.
 		for c.log.tombstones.head != nil {
-			discard(c, c.log.tombstones.head)
+			c.discard(c.log.tombstones.head)
 		}
 		return
 	}
-	releasePassed(c)
+	c.releasePassed()
 	limit := max(minTombstones, c.log.live.len)
 	if c.log.tombstones.len <= max(minSweep, min(c.log.sweepAt, limit)) {
 		return
@@ -49,20 +49,20 @@ func sweep(c *Collection) {
 		passed = min(passed, f.removed)
 	}
 	for c.log.tombstones.head != nil && c.log.tombstones.head.changed <= passed {
-		discard(c, c.log.tombstones.head)
+		c.discard(c.log.tombstones.head)
 	}
 	if c.log.tombstones.len > limit {
 		limit -= limit / 8
 	}
 	for c.log.tombstones.len > limit {
 		c.log.floor = c.log.tombstones.head.changed
-		discard(c, c.log.tombstones.head)
+		c.discard(c.log.tombstones.head)
 	}
 	c.log.sweepAt = 2 * c.log.tombstones.len
 }
 
 // releasePassed drops the retained bytes of tombstones that every client has passed.
-func releasePassed(c *Collection) {
+func (c *Collection) releasePassed() {
 	if c.retained.tombstones == 0 {
 		return
 	}
@@ -77,12 +77,12 @@ func releasePassed(c *Collection) {
 
 // disown discards a tombstone whose name an alias has now. An alias is no member (RES-10).
 // Cursors that have not passed the tombstone cannot be told any more.
-func disown(c *Collection, e *Entry) {
+func (c *Collection) disown(e *Entry) {
 	c.log.floor = max(c.log.floor, e.changed)
-	discard(c, e)
+	c.discard(e)
 }
 
-func discard(c *Collection, e *Entry) {
+func (c *Collection) discard(e *Entry) {
 	c.log.tombstones.remove(e)
 	c.retained.release(e)
 	e.coll, e.marks.Tombstone = nil, false
@@ -91,10 +91,10 @@ func discard(c *Collection, e *Entry) {
 }
 
 // dropCollection forgets c after its unsubscribe was taken. Members that clients name stay.
-func dropCollection(t *Table, c *Collection) {
+func (t *Table) dropCollection(c *Collection) {
 	delete(t.colls, c.key)
 	delete(t.upstream.unanswered, c)
-	dropError(c, c.key)
+	c.dropError(c.key)
 	delete(t.store.due.unsettled, c)
 	for _, l := range []*list{&c.log.live, &c.log.tombstones} {
 		for l.head != nil {
@@ -130,11 +130,11 @@ func (i *demand) release() {
 	i.table.store.cache.addIdle(i)
 	i.table.demands.addIdle(i)
 	i.strays()
-	trimVacant(i.table.store)
+	i.table.store.trimVacant()
 }
 
 // trimVacant evicts the vacant demand that is idle for longest, while there is too much.
-func trimVacant(s *Store) {
+func (s *Store) trimVacant() {
 	for i, is := s.vacant.beyond(); is; i, is = s.vacant.beyond() {
 		i.evict(ReasonUnanswered)
 	}
@@ -171,20 +171,20 @@ func (i *demand) drop() {
 	i.leaveOut(false)
 	t.demands.count--
 	if i.entry != nil {
-		setDemand(i.entry, nil)
+		i.entry.setDemand(nil)
 		t.forgetUnused(i.entry)
 		return
 	}
-	dropCollection(t, i.coll)
+	t.dropCollection(i.coll)
 }
 
 // evictIdle evicts a demand that Cache took out of the LRU. Meanwhile a client may have subscribed:
 // then the demand stays, also if it is idle again.
-func evictIdle(i *demand, reason Reason) {
+func (i *demand) evictIdle(reason Reason) {
 	s := i.table.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !i.subscribedTo() && !i.evicting && i.alive() && !s.cache.isIdle(i) && !keepFrozen(i) {
+	if !i.subscribedTo() && !i.evicting && i.alive() && !s.cache.isIdle(i) && !i.keepFrozen() {
 		i.evict(reason)
 	}
 }

@@ -16,8 +16,8 @@ import (
 // Operator is a store as an operator sees it. Any goroutine may call its methods.
 type Operator struct{ store *Store }
 
-// OperatorOf returns the operator's side of a store.
-func OperatorOf(s *Store) Operator { return Operator{s} }
+// Operator returns the operator's side of a store.
+func (s *Store) Operator() Operator { return Operator{s} }
 
 // Freeze says anew which types are frozen. What is held of types that were frozen and are not any
 // longer is released. So is what the guard holds of the types that release names; nil: of none. All
@@ -27,11 +27,11 @@ func (o Operator) Freeze(f Freezing, release func(typeURL string) bool) {
 	s.change(func() {
 		s.due.held.freeze = f
 		now := s.cache.Now()
-		freezeAll(s, now)
+		s.freezeAll(now)
 		if release != nil {
 			for _, t := range slices.SortedFunc(maps.Keys(s.due.held.tables), inOrder) {
 				if release(t.typeURL) {
-					releaseTable(t, now, EndedByCommand)
+					t.release(now, EndedByCommand)
 				}
 			}
 		}
@@ -47,30 +47,30 @@ func (o Operator) Frozen() bool {
 }
 
 // freezeAll freezes the tables that are to be frozen, and releases those that are not.
-func freezeAll(s *Store, now time.Time) {
+func (s *Store) freezeAll(now time.Time) {
 	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
-		freezeTable(t, now)
+		t.freeze(now)
 	}
 }
 
-// freezeTable freezes a table, or releases it.
-func freezeTable(t *Table, now time.Time) {
+// freeze freezes a table, or releases it.
+func (t *Table) freeze(now time.Time) {
 	due, h := &t.store.due.held, t.upstream.held
 	f := due.freezeOf(t, now)
 	switch frozen := !f.Since.IsZero(); {
 	case frozen && h != nil && h.told:
-		t.store.changes.held = append(t.store.changes.held, heldOf(t, EndedByCommand))
+		t.store.changes.held = append(t.store.changes.held, t.held(EndedByCommand))
 		due.enter(t, f)
 	case frozen:
 		due.enter(t, f)
 	case h.frozen():
-		releaseTable(t, now, EndedByCommand)
+		t.release(now, EndedByCommand)
 	}
 }
 
 // thaw releases the tables whose freeze has ended. It returns when to call it again, zero if none ends
 // by time.
-func thaw(s *Store, now time.Time) (next time.Time) {
+func (s *Store) thaw(now time.Time) (next time.Time) {
 	if len(s.due.held.frozen) == 0 {
 		return next
 	}
@@ -79,7 +79,7 @@ func thaw(s *Store, now time.Time) (next time.Time) {
 		ended = ended || !t.upstream.held.freeze.On(now)
 	}
 	if ended {
-		freezeAll(s, now)
+		s.freezeAll(now)
 	}
 	for t := range s.due.held.frozen {
 		next = moment.Earlier(next, t.upstream.held.freeze.Until)
@@ -88,7 +88,7 @@ func thaw(s *Store, now time.Time) (next time.Time) {
 }
 
 // keepFrozen keeps a demand of a frozen table that is to be evicted, and reports whether it does.
-func keepFrozen(i *demand) bool {
+func (i *demand) keepFrozen() bool {
 	h := i.table.upstream.held
 	if !h.frozen() || i.empty() {
 		return false
@@ -98,7 +98,7 @@ func keepFrozen(i *demand) bool {
 }
 
 // releaseKept lets demands be evicted again that a freeze kept.
-func releaseKept(t *Table, kept map[*demand]struct{}) {
+func (t *Table) releaseKept(kept map[*demand]struct{}) {
 	for i := range kept {
 		if i.alive() && i.idle && !i.evicting && !t.store.cache.isIdle(i) {
 			t.store.cache.addIdle(i)

@@ -38,7 +38,7 @@ func TestGenerationAt_GATE4(t *testing.T) {
 			if tc.forget {
 				p.forget()
 			}
-			if number, ok := OperatorOf(k.store).GenerationAt(after(tc.at)); ok == tc.unknown || ok && number != tc.want {
+			if number, ok := k.store.Operator().GenerationAt(after(tc.at)); ok == tc.unknown || ok && number != tc.want {
 				t.Errorf("state %d, known: %t", number, ok)
 			}
 		})

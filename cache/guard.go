@@ -21,14 +21,14 @@ func assigns(typeURL string) bool {
 	return typeURL == EndpointType || typeURL == "type.googleapis.com/envoy.api.v2.ClusterLoadAssignment"
 }
 
-// guardOf is the guard of a table, nil if its losses pass. Behind a relay they do: that one has held
+// guard is the guard of a table, nil if its losses pass. Behind a relay they do: that one has held
 // them.
-func guardOf(t *Table) *hold.Guard {
+func (t *Table) guard() *hold.Guard {
 	g := &t.store.source.Guard
 	if !g.On() || t.typeURL == lbEndpointType || (g.Passes != nil && g.Passes(t.typeURL)) {
 		return nil
 	}
-	if !g.BehindRelays && behindRelay(t) {
+	if !g.BehindRelays && t.behindRelay() {
 		return nil
 	}
 	return g
@@ -65,21 +65,21 @@ func (l *loss) addKey(t *Table, key string) {
 }
 
 // judge has the guard look at a response.
-func judge(u *update, t *Table) {
+func (u *update) judge(t *Table) {
 	if u.resolved || u.restored || !t.store.source.Guard.On() {
 		return
 	}
-	guardLoss(t, lossOf(u, t), u.received)
+	t.guardLoss(u.loss(t), u.received)
 }
 
-// lossOf is what a response takes and brings. What it brings counts only while something is lost.
-func lossOf(u *update, t *Table) (l loss) {
+// loss is what a response takes and brings. What it brings counts only while something is lost.
+func (u *update) loss(t *Table) (l loss) {
 	if !u.response.State {
 		for _, key := range u.removed {
 			l.addKey(t, key)
 		}
-	} else if u.lists(t) && concludes(u) && !u.failing[Wildcard] {
-		countMissing(u, t, &l)
+	} else if u.lists(t) && u.concludes() && !u.failing[Wildcard] {
+		u.countMissing(t, &l)
 	}
 	for i, key := range u.failed {
 		if u.response.Errors[i].Code == codes.NotFound {
@@ -87,16 +87,16 @@ func lossOf(u *update, t *Table) (l loss) {
 		}
 	}
 	if assigns(t.typeURL) {
-		countEmptied(u, t, &l)
+		u.countEmptied(t, &l)
 	}
 	if l.lost > 0 && !u.response.State || t.upstream.held != nil && t.upstream.held.window.Open(u.received) {
-		countNew(u, t, &l)
+		u.countNew(t, &l)
 	}
 	return l
 }
 
 // countMissing counts how much shorter or longer a list of all members of "*" is than the one before.
-func countMissing(u *update, t *Table, l *loss) {
+func (u *update) countMissing(t *Table, l *loss) {
 	c := t.colls[Wildcard]
 	if c == nil {
 		return
@@ -109,12 +109,12 @@ func countMissing(u *update, t *Table, l *loss) {
 }
 
 // countEmptied counts the assignments that lose their last endpoints.
-func countEmptied(u *update, t *Table, l *loss) {
+func (u *update) countEmptied(t *Table, l *loss) {
 	for i, r := range u.response.Resources {
 		if u.keys[i] == badKey || !r.HasPayload() || r.HasEndpoints() {
 			continue
 		}
-		if e := t.entries[u.keys[i]]; e != nil && empties(t, e, r) {
+		if e := t.entries[u.keys[i]]; e != nil && t.empties(e, r) {
 			l.add(t, e)
 		}
 	}
@@ -122,7 +122,7 @@ func countEmptied(u *update, t *Table, l *loss) {
 
 // countNew counts the resources that there were not before. Of a list of all members countMissing
 // has counted them.
-func countNew(u *update, t *Table, l *loss) {
+func (u *update) countNew(t *Table, l *loss) {
 	if u.response.State && t.kind == WholeType && u.lists(t) {
 		return
 	}
@@ -139,12 +139,12 @@ func countNew(u *update, t *Table, l *loss) {
 
 // guardLoss has a loss held that is about to be applied, if it is large enough: of the table, or of
 // one of its globs.
-func guardLoss(t *Table, l loss, now time.Time) {
+func (t *Table) guardLoss(l loss, now time.Time) {
 	h, s := t.upstream.held, t.store
 	if h.frozen() || l.lost == 0 && (h == nil || !h.window.Open(now)) {
 		return
 	}
-	g := guardOf(t)
+	g := t.guard()
 	if g == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func guardLoss(t *Table, l loss, now time.Time) {
 		h = new(heldBack)
 		t.upstream.held = h
 	}
-	of := released(t)
+	of := t.released()
 	lost, before := h.window.Add(l.lost, l.gained, of, now, t.upstream.begun.Add(s.source.longQuiet()))
 	trips := false
 	switch at := l.lost - l.gained; {
@@ -171,7 +171,7 @@ func guardLoss(t *Table, l loss, now time.Time) {
 	if trips {
 		s.due.held.tables = with(s.due.held.tables, t)
 		s.due.held.clock.Hold(now, g.Hold)
-	} else if awaitsOthers(t, g, l.lost-l.gained, of) {
+	} else if t.awaitsOthers(g, l.lost-l.gained, of) {
 		h.all, h.of = true, of
 		s.due.held.tables = with(s.due.held.tables, t)
 		s.due.held.clock.Wait(now, moment.Later(now.Add(s.source.Quiet), t.upstream.begun.Add(s.source.longQuiet())))
@@ -181,13 +181,13 @@ func guardLoss(t *Table, l loss, now time.Time) {
 // awaitsOthers reports whether a loss waits for those of other types, of which there is one that could
 // be held. A control plane that is empty says so of one type after the other, on several streams in any
 // order, and clients that lose their one Listener lose everything.
-func awaitsOthers(t *Table, g *hold.Guard, lost, of int) bool {
+func (t *Table) awaitsOthers(g *hold.Guard, lost, of int) bool {
 	clock := &t.store.due.held.clock
 	if t.upstream.held.active() || !g.Waits(lost, of) || clock.Runs() && !clock.Waits() {
 		return false
 	}
 	for _, other := range t.store.tables {
-		if other != t && released(other) >= g.AtLeast && guardOf(other) != nil {
+		if other != t && other.released() >= g.AtLeast && other.guard() != nil {
 			return true
 		}
 	}
@@ -195,7 +195,7 @@ func awaitsOthers(t *Table, g *hold.Guard, lost, of int) bool {
 }
 
 // released is the number of resources that clients may have.
-func released(t *Table) int {
+func (t *Table) released() int {
 	if c := t.colls[Wildcard]; c != nil {
 		return c.log.live.len
 	}
@@ -210,18 +210,18 @@ func (s Session) SetGuard(g hold.Guard) {
 }
 
 // empties reports whether new content takes the last endpoints off an assignment.
-func empties(t *Table, e *Entry, r *wire.Resource) bool {
+func (t *Table) empties(e *Entry, r *wire.Resource) bool {
 	return assigns(t.typeURL) && e.res != nil && !r.HasEndpoints() && e.res.HasEndpoints()
 }
 
 // loseNames is the same of all names that a response left out.
-func loseNames(t *Table, gone []*Entry, now time.Time) {
+func (t *Table) loseNames(gone []*Entry, now time.Time) {
 	var l loss
 	for _, e := range gone {
 		l.add(t, e)
 	}
-	guardLoss(t, l, now)
+	t.guardLoss(l, now)
 	for _, e := range gone {
-		lose(t, e, now)
+		t.lose(e, now)
 	}
 }

@@ -128,7 +128,7 @@ func TestLossOf_SUR3(t *testing.T) {
 				t.Fatal(err)
 			}
 			u.foreign = tc.foreign
-			l := lossOf(u, table)
+			l := u.loss(table)
 			if l.lost != tc.lost || l.gained != tc.gained {
 				t.Errorf("it takes %d and brings %d, want %d and %d", l.lost, l.gained, tc.lost, tc.gained)
 			}
@@ -149,7 +149,7 @@ func TestLossOf_RES8(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := lossOf(u, k.store.FindTable(cds, WholeType)); l.lost != 0 {
+	if l := u.loss(k.store.FindTable(cds, WholeType)); l.lost != 0 {
 		t.Errorf("it takes %d", l.lost)
 	}
 }
@@ -175,7 +175,7 @@ func TestJudge_SUR3(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.mark(u)
-			if judge(u, table); table.upstream.held.active() != tc.held {
+			if u.judge(table); table.upstream.held.active() != tc.held {
 				t.Errorf("the loss is held: %t", !tc.held)
 			}
 		})
@@ -207,10 +207,10 @@ func TestAwaitsOthers_SUR3(t *testing.T) {
 			k.store.Session().SetGuard(guard)
 			k.store.mu.Lock()
 			defer k.store.mu.Unlock()
-			if got := awaitsOthers(k.store.Table(EndpointType, ByName), &guard, 1, 1); got != tc.want {
+			if got := k.store.Table(EndpointType, ByName).awaitsOthers(&guard, 1, 1); got != tc.want {
 				t.Errorf("it waits: %t", got)
 			}
-			if awaitsOthers(k.store.Table(cds, WholeType), &guard, 1, 1) {
+			if k.store.Table(cds, WholeType).awaitsOthers(&guard, 1, 1) {
 				t.Error("it waits for itself")
 			}
 		})
@@ -221,10 +221,10 @@ func TestAwaitsOthers_SUR3(t *testing.T) {
 func TestReleased_SUR3(t *testing.T) {
 	k := guarded(t, false, hold.Guard{})
 	k.apply(WholeType, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{words.Resource(cds, "once@1!")}})
-	if n := released(k.store.FindTable(cds, WholeType)); n != 4 {
+	if n := k.store.FindTable(cds, WholeType).released(); n != 4 {
 		t.Errorf("%d of all", n)
 	}
-	if n := released(k.store.FindTable(cds, ByName)); n != 4 {
+	if n := k.store.FindTable(cds, ByName).released(); n != 4 {
 		t.Errorf("%d by name", n)
 	}
 }

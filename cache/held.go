@@ -11,16 +11,16 @@ import (
 // holds keeps a resource of the response back, and reports whether it does: an assignment that lost its
 // last endpoints; any new content of "*" for Listeners, which may need the address of one that is
 // held; and any change of a frozen table. Other content ends that its name is held.
-func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
+func (u *update) holds(t *Table, key string, e *Entry, r *wire.Resource) bool {
 	h := t.upstream.held
 	exists := e != nil && e.Exists()
 	changed := !exists || e.res == nil || !u.same(e.res, r)
-	f := hold.Fate{Resource: r, Loss: exists && h.covers(e) && empties(t, e, r)}
+	f := hold.Fate{Resource: r, Loss: exists && h.covers(e) && t.empties(e, r)}
 	held := f.Loss
 	switch {
 	case r.DoNotCache || u.restored:
 	case h.frozen():
-		held = changed && isKnown(u, t, key, e, r)
+		held = changed && u.isKnown(t, key, e, r)
 	case RankOf(t.typeURL) == RankListener && t.colls[Wildcard] != nil: // of "*" losses are held all together
 		held = held || changed
 	}
@@ -33,25 +33,25 @@ func holds(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 	}
 	h.names.Put(key, f)
 	if exists {
-		spoken(u, t, e)
-		resent(t, e, r, u.received) // the name lives, so what clients have of it does
+		u.spoken(t, e)
+		t.resent(e, r, u.received) // the name lives, so what clients have of it does
 	}
 	return true
 }
 
 // answerHeld answers a name that the server does not answer again, because it has: of what it said nothing is
 // released. It reports whether there is such a name.
-func answerHeld(t *Table, e *Entry, now time.Time) bool {
+func (t *Table) answerHeld(e *Entry, now time.Time) bool {
 	if !t.upstream.held.has(e) {
 		return false
 	}
-	removeReleased(t, e, Absent, nil, now)
+	t.removeReleased(e, Absent, nil, now)
 	return true
 }
 
 // isKnown reports whether clients know how it is with a resource: they have it, or know that there
 // is none. The first answer to a question is no change.
-func isKnown(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
+func (u *update) isKnown(t *Table, key string, e *Entry, r *wire.Resource) bool {
 	switch c := t.collectionOf(key, e); {
 	case e != nil && e.Exists():
 		return e.res != nil && !e.res.DoNotCache // of which nothing is released to later clients
@@ -66,11 +66,11 @@ func isKnown(u *update, t *Table, key string, e *Entry, r *wire.Resource) bool {
 			return false
 		}
 	}
-	return len(served) > 0 || resolves(t, r)
+	return len(served) > 0 || t.resolves(r)
 }
 
 // resolves reports whether clients know something of an alias of a resource.
-func resolves(t *Table, r *wire.Resource) bool {
+func (t *Table) resolves(r *wire.Resource) bool {
 	for _, alias := range r.Aliases() {
 		key, err := keyer.Key(alias)
 		if err != nil {
@@ -85,7 +85,7 @@ func resolves(t *Table, r *wire.Resource) bool {
 
 // holdBack holds what the server said of a name, if its loss is to be held, and reports whether it
 // is. e is nil for a resource that only serves aliases.
-func holdBack(t *Table, key string, e *Entry, f hold.Fate) bool {
+func (t *Table) holdBack(key string, e *Entry, f hold.Fate) bool {
 	h := t.upstream.held
 	if !h.covers(e) {
 		return false
@@ -99,25 +99,25 @@ func holdBack(t *Table, key string, e *Entry, f hold.Fate) bool {
 		e.coll.quiet.trust(e) // the server has spoken of it
 	}
 	if e != nil && h.frozen() {
-		confirm(t, e)
+		t.confirm(e)
 	}
 	return true
 }
 
 // lose removes an entry that the server does not have any more, or holds that.
-func lose(t *Table, e *Entry, now time.Time) {
-	if !holdBack(t, e.key, e, hold.Fate{Name: e.Name(), Loss: true}) {
+func (t *Table) lose(e *Entry, now time.Time) {
+	if !t.holdBack(e.key, e, hold.Fate{Name: e.Name(), Loss: true}) {
 		t.become(e, content{state: Absent}, said, now)
 	}
 }
 
 // unconfirmed reports whether an entry is a member that the server has not confirmed on the present
 // stream (RES-14).
-func unconfirmed(e *Entry) bool { return e != nil && e.Member() && e.coll.quiet.isStale(e) }
+func (e *Entry) unconfirmed() bool { return e != nil && e.Member() && e.coll.quiet.isStale(e) }
 
 // removeReleased removes what clients have of an entry, which says nothing of the content that is held:
 // the server has that all the same.
-func removeReleased(t *Table, e *Entry, to State, err *wire.ResourceError, now time.Time) {
+func (t *Table) removeReleased(e *Entry, to State, err *wire.ResourceError, now time.Time) {
 	h := t.upstream.held
 	f, held := h.content(e.key)
 	t.become(e, content{state: to, err: err}, said, now)
@@ -128,7 +128,7 @@ func removeReleased(t *Table, e *Entry, to State, err *wire.ResourceError, now t
 }
 
 // checkHeld verifies what a table holds.
-func checkHeld(t *Table, c *Checker) {
+func (t *Table) checkHeld(c *Checker) {
 	h := t.upstream.held
 	_, listed := t.store.due.held.tables[t]
 	_, frozen := t.store.due.held.frozen[t]

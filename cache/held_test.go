@@ -126,7 +126,7 @@ func TestKeptByFreeze_GATE4(t *testing.T) {
 		t.Fatalf("%d may be evicted of a frozen table", n)
 	}
 	l.watch("again")
-	OperatorOf(k.store).Freeze(nil, nil)
+	k.store.Operator().Freeze(nil, nil)
 	k.check()
 	if n := k.store.cache.Unwatched(); n != 1 {
 		t.Errorf("%d may be evicted, want 1", n)
@@ -139,7 +139,7 @@ func TestHeldNames_GATE4(t *testing.T) {
 	k.says(WholeType, "+a@1", "+b@1", "+c@1")
 	k.freeze()
 	k.says(WholeType, "-a", "-b", "+c@2")
-	all := OperatorOf(k.store).Held(true)
+	all := k.store.Operator().Held(true)
 	if len(all) != 1 || all[0].Lost != 2 || all[0].Changed != 1 || len(all[0].Names) != 3 {
 		t.Fatalf("listed is %+v", all)
 	}

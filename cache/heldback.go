@@ -51,7 +51,7 @@ func (h *heldBack) knows(c *Collection, before time.Time) bool {
 	if _, known := h.colls[c]; known {
 		return true
 	}
-	if !hasWhole(c) && (c.quiet.answered.IsZero() || c.quiet.answered.After(before)) {
+	if !c.hasWhole() && (c.quiet.answered.IsZero() || c.quiet.answered.After(before)) {
 		return false
 	}
 	h.colls = with(h.colls, c)
@@ -153,7 +153,7 @@ func (h *heldBack) dropMembers(c *Collection, remain func(key string) bool) {
 		return
 	}
 	for key := range h.names.All() {
-		if covers(c, key) && !remain(key) {
+		if c.covers(key) && !remain(key) {
 			h.names.Drop(key)
 		}
 	}

@@ -106,7 +106,7 @@ func (k *kept) is(key string, state State, version string) {
 func (k *kept) freeze() {
 	k.Helper()
 	since := time.Now()
-	OperatorOf(k.store).Freeze(func(string, time.Time) hold.Freeze { return hold.Freeze{Since: since} }, nil)
+	k.store.Operator().Freeze(func(string, time.Time) hold.Freeze { return hold.Freeze{Since: since} }, nil)
 	k.check()
 }
 

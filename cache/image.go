@@ -98,7 +98,7 @@ func (k Snapshots) Image(leave func(typeURL string) bool) *Image {
 		if leave(t.typeURL) {
 			continue
 		}
-		if x := imageOf(t); len(x.Collections)+len(x.Names) > 0 {
+		if x := t.image(); len(x.Collections)+len(x.Names) > 0 {
 			i.Tables = append(i.Tables, x)
 		}
 		if t.upstream.restored > 0 {
@@ -108,14 +108,14 @@ func (k Snapshots) Image(leave func(typeURL string) bool) *Image {
 	return i
 }
 
-func imageOf(t *Table) TableImage {
+func (t *Table) image() TableImage {
 	i := TableImage{
 		TypeURL: t.typeURL, Kind: t.kind, SystemVersion: t.serverVersions.system, VersionInfo: t.VersionInfo(),
 		Resources: make([]ResourceImage, 0, t.usage.resources),
 	}
 	for key, c := range t.colls {
 		i.Collections = append(i.Collections, key)
-		if !hasWhole(c) {
+		if !c.hasWhole() {
 			i.Lacking = append(i.Lacking, key)
 		}
 	}
@@ -127,18 +127,18 @@ func imageOf(t *Table) TableImage {
 			i.Names = append(i.Names, key)
 		}
 		if !e.marks.Alias {
-			i.Resources = append(i.Resources, resourceImage(e))
+			i.Resources = append(i.Resources, e.image())
 		}
 	}
 	for key, served := range t.aliases.served {
 		if e := t.entries[key]; (e == nil || e.res == nil) && served[0].res != nil {
-			i.Resources = append(i.Resources, resourceImage(served[0]))
+			i.Resources = append(i.Resources, served[0].image())
 		}
 	}
 	return i
 }
 
-func resourceImage(e *Entry) ResourceImage {
+func (e *Entry) image() ResourceImage {
 	x := ResourceImage{Resource: e.res, Received: time.Unix(0, e.received)}
 	if e.extra.life.HasTTL() {
 		x.Deadline = e.extra.life.deadline

@@ -69,7 +69,7 @@ func TestUpkeepWaiting_OPS2(t *testing.T) {
 	for _, needs := range []Needs{NeedsStream, NeedsStream | NeedsTTL, NeedsStream | NeedsTTL} {
 		k.listener(needs).follow(glob)
 	}
-	if u := upkeepOf(k.store.FindTable(cds, ByName)); u.Waiting != 3 || u.WaitingTTL != 2 {
+	if u := k.store.FindTable(cds, ByName).upkeep(); u.Waiting != 3 || u.WaitingTTL != 2 {
 		t.Errorf("%d wait, %d of them for heartbeats", u.Waiting, u.WaitingTTL)
 	}
 }

@@ -35,20 +35,20 @@ func (s *Store) Resources(typeURL, name string) []Info {
 		}
 		if name != "" {
 			if e := t.entries[name]; e != nil && !e.marks.Tombstone {
-				infos = append(infos, infoOf(t, e))
+				infos = append(infos, t.info(e))
 			}
 			continue
 		}
 		for _, e := range t.entries {
 			if !e.marks.Tombstone {
-				infos = append(infos, infoOf(t, e))
+				infos = append(infos, t.info(e))
 			}
 		}
 	}
 	return infos
 }
 
-func infoOf(t *Table, e *Entry) Info {
+func (t *Table) info(e *Entry) Info {
 	i := Info{
 		TypeURL: t.typeURL, Name: e.Name(), Kind: t.kind.String(), State: e.state.String(),
 		Watchers: e.extra.watchers(), Pins: t.demands.pins[e.key], Resource: e.res,
@@ -109,8 +109,8 @@ type Upkeep struct {
 	WaitingTTL   int `json:"waiting_ttl"`         // of these, cursors that heartbeats ring too
 }
 
-// upkeepOf counts it. It does not walk the entries.
-func upkeepOf(t *Table) Upkeep {
+// upkeep counts it. It does not walk the entries.
+func (t *Table) upkeep() Upkeep {
 	u := Upkeep{
 		Entries: len(t.entries), Pending: len(t.demands.pending), Unanswered: len(t.upstream.unanswered), Unsubscribed: len(t.demands.unsubscribed),
 		Aliased: len(t.aliases.served),
@@ -151,7 +151,7 @@ func (s *Store) Stats() []TypeStats {
 			st.Tombstones += c.log.tombstones.len
 			st.Followers += len(c.followers)
 		}
-		st.Upkeep = upkeepOf(t)
+		st.Upkeep = t.upkeep()
 		stats = append(stats, st)
 	}
 	return stats

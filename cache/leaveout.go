@@ -16,25 +16,25 @@ func (s Session) LeaveOut(stream wire.StreamID, typeURL string, out, in []string
 		now := s.store.cache.Now()
 		for _, t := range s.carried(stream, typeURL, nil) {
 			for _, name := range in {
-				if i := demandFor(t, name); i != nil && i.leftOut {
+				if i := t.demandOfName(name); i != nil && i.leftOut {
 					i.leaveOut(false)
 					i.startClock(now)
 				}
 			}
 			for _, name := range out {
-				if i := demandFor(t, name); i != nil && i.subscribed && !i.leftOut {
+				if i := t.demandOfName(name); i != nil && i.subscribed && !i.leftOut {
 					i.leaveOut(true)
 					i.asked = 0
 					i.late(true)
-					waitNoLonger(t, i.entry, errLeftOut, now)
+					t.waitNoLonger(i.entry, errLeftOut, now)
 				}
 			}
 		}
 	})
 }
 
-// demandFor returns the demand for a name, nil if there is none.
-func demandFor(t *Table, name string) *demand {
+// demandOfName returns the demand for a name, nil if there is none.
+func (t *Table) demandOfName(name string) *demand {
 	if e := t.entries[name]; e != nil {
 		return e.extra.demand
 	}

@@ -21,7 +21,7 @@ func (c *Collection) Chunk(e *Entry, upTo uint64, size, members int) (Chunk, boo
 	if ok && k.Last.changed <= upTo && k.Body.Size() <= size && k.Body.Resources() <= members {
 		return k, true
 	}
-	if k = gather(c, e, upTo, size, members); k.Last == nil {
+	if k = c.gather(e, upTo, size, members); k.Last == nil {
 		return Chunk{}, false // e fills a response by itself
 	}
 	c.encoded.chunks.keep(e, k, 2*c.log.live.len)
@@ -30,7 +30,7 @@ func (c *Collection) Chunk(e *Entry, upTo uint64, size, members int) (Chunk, boo
 
 // gather makes a chunk that begins with e. It ends before a member that some clients are not
 // sent just as it is stored.
-func gather(c *Collection, e *Entry, upTo uint64, size, members int) Chunk {
+func (c *Collection) gather(e *Entry, upTo uint64, size, members int) Chunk {
 	var resources []*wire.Resource
 	k := Chunk{}
 	for ; e != nil && e.changed <= upTo && len(resources) < members && c.Plain(e); e = e.next {
@@ -58,7 +58,7 @@ func (k *chunks) check(c *Checker, coll *Collection) {
 	members := 0
 	for e, x := range k.by {
 		members += x.Body.Resources()
-		now := gather(coll, e, x.Last.changed, x.Body.Size(), x.Body.Resources())
+		now := coll.gather(e, x.Last.changed, x.Body.Size(), x.Body.Resources())
 		c.That(e.coll == coll && !e.marks.Tombstone && now.Last == x.Last && now.Body.Shares(x.Body), "%q: a chunk from %q is of something else", coll.key, e.key)
 	}
 	c.That(members == k.members, "%q: %d members in chunks counted as %d", coll.key, members, k.members)
@@ -109,14 +109,14 @@ func (c *Collection) VersionSum(looked *int) (sum uint64, complete bool) {
 		if *looked++; *looked > MaxLooked {
 			return 0, false
 		}
-		l.versions += versionPart(l.summed, seed)
+		l.versions += l.summed.versionPart(seed)
 	}
 	return l.versions, true
 }
 
 // versionPart is the part of the sum that a member has. Some members have a part that no
 // client can present, since it is no UTF-8: their version makes no client skip them.
-func versionPart(e *Entry, seed maphash.Seed) uint64 {
+func (e *Entry) versionPart(seed maphash.Seed) uint64 {
 	version := e.Version()
 	if e.marks.ReusedVersion || version == "" {
 		version = "\xff"
@@ -132,7 +132,7 @@ func (l *lists) check(c *Checker, coll *Collection, followers int) {
 	summed := l.summedAt == coll.log.changes && l.summed == nil
 	for e := coll.log.live.head; e != nil; e = e.next {
 		if summed {
-			sum += versionPart(e, coll.table.store.cache.seed)
+			sum += e.versionPart(coll.table.store.cache.seed)
 		}
 		if e.res != nil {
 			listed++

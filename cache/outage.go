@@ -17,7 +17,7 @@ func (s Session) SetOutage(cause string) (untold bool) {
 	if before := s.store.outage.Load(); (before != nil) != (cause != "") {
 		s.store.change(func() {
 			if cause == "" {
-				endOutage(s.store)
+				s.store.endOutage()
 			} else {
 				s.store.outage.begin(&wire.ResourceError{Code: codes.Unavailable, Message: cause})
 			}
@@ -33,7 +33,7 @@ func (s Session) TellOutage() {
 	s.store.change(func() {
 		o := &s.store.outage
 		if o.untold.Load() && !o.unasked.Load() {
-			tellOutage(s.store, 0)
+			s.store.tellOutage(0)
 		}
 		o.untold.Store(false)
 	})
@@ -41,35 +41,35 @@ func (s Session) TellOutage() {
 
 // tellAsked tells the clients that waited for peers, which were asked for all that was wanted when wants was
 // a number. If they were asked before the outage began they are to be asked again.
-func tellAsked(s *Store, wants uint64) {
+func (s *Store) tellAsked(wants uint64) {
 	o := &s.outage
 	switch {
 	case o.unasked.Load() && wants < o.began:
 		return
 	case o.Load() == nil, o.untold.Load(): // there is none, or TellOutage tells of it
 	case o.unasked.Load():
-		tellOutage(s, wants)
+		s.tellOutage(wants)
 	default:
-		tellLate(s, wants)
+		s.tellLate(wants)
 	}
 	o.askedFor(wants)
 }
 
 // tellOutage tells all clients but those that wait for peers, which were asked for all that was wanted when
 // wants was a number. It rings for all: those that cannot be served anything end.
-func tellOutage(s *Store, wants uint64) {
+func (s *Store) tellOutage(wants uint64) {
 	for _, t := range s.tables {
 		for _, e := range t.entries {
 			if s.outage.late[e].wants <= wants {
-				outOfReach(t, e)
+				t.outOfReach(e)
 			}
 		}
 	}
-	ringPlaces(s)
+	s.ringPlaces()
 }
 
 // tellLate tells those that waited for peers since the others were told.
-func tellLate(s *Store, wants uint64) {
+func (s *Store) tellLate(wants uint64) {
 	for _, l := range s.outage.late {
 		if l.wants <= wants {
 			l.tell()
@@ -78,14 +78,14 @@ func tellLate(s *Store, wants uint64) {
 }
 
 // outOfReach gives a name that clients wait for the error of the outage.
-func outOfReach(t *Table, e *Entry) {
+func (t *Table) outOfReach(e *Entry) {
 	if e.state == Unknown && e.extra.audience != nil {
 		t.become(e, content{state: Failed, err: t.store.outage.Load()}, said, t.store.cache.Now())
 	}
 }
 
 // ringPlaces rings for all clients. The caller holds the locks.
-func ringPlaces(s *Store) {
+func (s *Store) ringPlaces() {
 	for p := range s.places {
 		s.journal.ring(p.Bell())
 	}
@@ -93,11 +93,11 @@ func ringPlaces(s *Store) {
 
 // endOutage forgets the errors: later subscriptions wait for the server's word. It rings for
 // clients that waited to be told of the outage: they may have errors of other stores.
-func endOutage(s *Store) {
+func (s *Store) endOutage() {
 	waited := s.outage.pending()
 	err := s.outage.end()
 	if waited {
-		ringPlaces(s)
+		s.ringPlaces()
 	}
 	for _, t := range s.tables {
 		for _, e := range t.entries {

@@ -26,7 +26,7 @@ func (k *kept) saysAt(at time.Time, typeURL string, said ...string) {
 
 // changes are how many names there were not, and how many others changed, in all states that are remembered.
 func (k *kept) changes() (fresh, changed int) {
-	for _, g := range OperatorOf(k.store).Generations() {
+	for _, g := range k.store.Operator().Generations() {
 		for _, x := range g.Changes {
 			fresh, changed = fresh+x.New, changed+x.Changed
 		}
@@ -111,7 +111,7 @@ func TestRecord_GATE4(t *testing.T) {
 				if fresh, changed := k.changes(); fresh != wantFresh || changed != wantChanged {
 					t.Errorf("with %d states %d new names and %d changes are remembered, want %d and %d", generations, fresh, changed, wantFresh, wantChanged)
 				}
-				if number := OperatorOf(k.store).Generations()[0].Number; (number > 0) != (wantFresh+wantChanged > 0) {
+				if number := k.store.Operator().Generations()[0].Number; (number > 0) != (wantFresh+wantChanged > 0) {
 					t.Errorf("with %d states the present one is number %d", generations, number)
 				}
 			}
@@ -134,7 +134,7 @@ func TestRecordOfEndpoints_GATE4(t *testing.T) {
 		k.saysAt(*at, typeURL, "+a@2")
 		k.saysAt(*at, typeURL, "-a")
 	}
-	all := OperatorOf(k.store).Generations()
+	all := k.store.Operator().Generations()
 	if len(all) != 2 || len(all[1].Changes) != 1 || all[1].Changes[0].TypeURL != cds {
 		t.Errorf("remembered are %+v", all)
 	}
@@ -156,7 +156,7 @@ func TestPastLimit_GATE4(t *testing.T) {
 		for i, said := range []string{"+a@1", "+a@2", "+a@3"} {
 			k.saysAt(at.Add(time.Duration(i)*burstMost), cds, said)
 		}
-		if states, bytes := len(OperatorOf(k.store).Generations()), k.store.cache.Past(); states != tc.states || bytes != tc.bytes {
+		if states, bytes := len(k.store.Operator().Generations()), k.store.cache.Past(); states != tc.states || bytes != tc.bytes {
 			t.Errorf("with room for %d bytes there are %d states of %d, want %d of %d", tc.limit, states, bytes, tc.states, tc.bytes)
 		}
 	}
@@ -175,7 +175,7 @@ func TestPastOfOthers_GATE4(t *testing.T) {
 	before := k.store.cache.Past()
 	k.store.cache.SetLimits(Limits{Generations: 3, MaxBytes: pastShare})
 	other.saysAt(*at, cds, "+a@2")
-	if n := len(OperatorOf(other.store).Generations()); n != 1 || k.store.cache.Past() != before {
+	if n := len(other.store.Operator().Generations()); n != 1 || k.store.cache.Past() != before {
 		t.Errorf("the other store has %d states, and %d bytes are remembered, want %d", n, k.store.cache.Past(), before)
 	}
 }
@@ -202,7 +202,7 @@ func TestPastRestored_GATE4_SUR1(t *testing.T) {
 			k.saysAt(*at, cds, "+a@2")
 		}
 		k.store.Snapshots().Restore(image, *at)
-		all := OperatorOf(k.store).Generations()
+		all := k.store.Operator().Generations()
 		if all[0].Number != tc.number || len(all) != tc.states || k.store.cache.Past() != tc.bytes {
 			t.Errorf("%+v: there are %+v, and %d bytes", tc, all, k.store.cache.Past())
 		}

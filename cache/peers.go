@@ -15,8 +15,8 @@ import (
 // call the methods.
 type Peers struct{ store *Store }
 
-// PeersOf returns the side of a store for other relays.
-func PeersOf(s *Store) Peers { return Peers{s} }
+// Peers returns the side of a store for other relays.
+func (s *Store) Peers() Peers { return Peers{s} }
 
 // Wants counts what was wanted and not known. A number that grew says that Missing may have more.
 func (p Peers) Wants() uint64 {
@@ -56,7 +56,7 @@ func (p Peers) Missing() []PeerWants {
 	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
 		w := PeerWants{TypeURL: t.typeURL, Kind: t.kind}
 		for key, c := range t.colls {
-			if c.demand.subscribedTo() && !hasWhole(c) {
+			if c.demand.subscribedTo() && !c.hasWhole() {
 				w.Names = append(w.Names, key)
 			}
 		}
@@ -118,7 +118,7 @@ func (k *known) name(s *Store, w *PeerWants, key string) bool {
 
 // members finds what there is of a collection, and reports whether these are all members.
 func (k *known) members(c *Collection) bool {
-	whole := hasWhole(c)
+	whole := c.hasWhole()
 	for e := c.log.live.head; e != nil; e = e.next {
 		whole = k.entry(e) && whole
 	}
@@ -131,7 +131,7 @@ func (k *known) entry(e *Entry) bool {
 	}
 	if _, twice := k.listed[e.res]; !twice {
 		k.listed[e.res] = struct{}{}
-		k.found = append(k.found, resourceImage(e))
+		k.found = append(k.found, e.image())
 	}
 	return true
 }
@@ -158,7 +158,7 @@ func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
 				i.Resources = append(i.Resources, ResourceImage{Resource: r.AsRestored()})
 			}
 		}
-		updates[n] = restoring(s.cache, i, now)
+		updates[n] = s.cache.restoring(i, now)
 	}
 	s.change(func() {
 		s.changes.begin()
@@ -170,7 +170,7 @@ func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
 			if u == nil || t == nil || (t.upstream.spoken && !s.source.State) {
 				continue
 			}
-			taken += lend(u, t, answers[n].Names)
+			taken += u.lend(t, answers[n].Names)
 		}
 	})
 	s.demandSignal.send() // the session asks when to Settle: a ttl may run now
@@ -179,10 +179,10 @@ func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
 
 // lend applies what a peer gave. whole are the collections that it knows all members of. The caller
 // holds the locks.
-func lend(u *update, t *Table, whole []string) int {
+func (u *update) lend(t *Table, whole []string) int {
 	before, known := t.upstream.restored, t.store.journal.revision
 	for i, r := range u.response.Resources {
-		if u.keys[i] != badKey && settledBefore(t, u.keys[i], r) {
+		if u.keys[i] != badKey && t.settledBefore(u.keys[i], r) {
 			u.keys[i] = badKey
 		}
 	}
@@ -191,13 +191,13 @@ func lend(u *update, t *Table, whole []string) int {
 		if c := t.colls[key]; c != nil && !c.quiet.synced {
 			c.restored.is, c.restored.whole = true, true
 			t.store.changes.add(c)
-			ringFollowers(c)
+			c.ringFollowers()
 		}
 	}
 	for _, c := range t.colls {
 		// A relay would take it for the answer, and remove the rest from its own clients (RES-2, RES-11).
-		if last := c.log.live.tail; last != nil && last.changed > known && !hasWhole(c) {
-			haveParts(c)
+		if last := c.log.live.tail; last != nil && last.changed > known && !c.hasWhole() {
+			c.haveParts()
 		}
 	}
 	return t.upstream.restored - before
@@ -205,7 +205,7 @@ func lend(u *update, t *Table, whole []string) int {
 
 // settledBefore reports whether the store knows something under a resource's name that the resource
 // would replace: content, the server's word that there is none, or, of an alias, another resource.
-func settledBefore(t *Table, key string, r *wire.Resource) bool {
+func (t *Table) settledBefore(key string, r *wire.Resource) bool {
 	settled := func(e *Entry) bool { return e != nil && (e.res != nil || !e.Open()) }
 	if settled(t.entries[key]) || len(t.aliases.of(key)) > 0 {
 		return true
@@ -238,9 +238,9 @@ func (p Peers) Asked(wants uint64) {
 	s := p.store
 	s.outage.asked.Store(wants)
 	if s.outage.polls.Swap(false) {
-		s.change(func() { ringPlaces(s) })
+		s.change(func() { s.ringPlaces() })
 	}
 	if s.outage.awaited.Load() {
-		s.change(func() { tellAsked(s, wants) })
+		s.change(func() { s.tellAsked(wants) })
 	}
 }

@@ -13,7 +13,7 @@ import (
 // gives takes what a peer knows of names, or of collections that it has all members of.
 func (k *kept) gives(asOf time.Time, kind Kind, whole []string, resources ...*wire.Resource) int {
 	k.Helper()
-	n := PeersOf(k.store).Take([]PeerAnswer{{PeerWants{cds, kind, whole}, resources}}, asOf)
+	n := k.store.Peers().Take([]PeerAnswer{{PeerWants{cds, kind, whole}, resources}}, asOf)
 	k.check()
 	return n
 }
@@ -22,7 +22,7 @@ func (k *kept) gives(asOf time.Time, kind Kind, whole []string, resources ...*wi
 func TestMissing_ABS3(t *testing.T) {
 	k := newKeptOf(t, Source{Quiet: time.Second, Peers: true})
 	l := k.listener(NeedsStream)
-	p := PeersOf(k.store)
+	p := k.store.Peers()
 	counts := func(what string, want uint64, do func()) {
 		t.Helper()
 		before := p.Wants()
@@ -71,7 +71,7 @@ func TestTake_SUR1_TTL5(t *testing.T) {
 		}
 	}
 	c := k.store.FindTable(cds, ByName).colls[glob]
-	if !c.Restored() || !hasWhole(c) {
+	if !c.Restored() || !c.hasWhole() {
 		t.Error("the collection is not taken for whole")
 	}
 }

@@ -13,42 +13,42 @@ func (s *Store) Pin(typeURL string, names ...Name) {
 	if len(names) == 0 {
 		return
 	}
-	pinAll(s, typeURL, names)
+	s.pinAll(typeURL, names)
 	s.cache.trim()
 }
 
-func pinAll(s *Store, typeURL string, names []Name) {
+func (s *Store) pinAll(typeURL string, names []Name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.Table(typeURL, ByName)
 	for _, n := range names {
-		pin(t, n)
+		t.pin(n)
 	}
 	s.demandSignal.send() // the session may have waited for somebody to come (UPS-2)
 }
 
 // Unpin takes back one pin of each name. A name without pins and clients is idle then (SUB-11).
 // Names without pins are ignored.
-func (s *Store) Unpin(typeURL string, names ...Name) { unpinAll(s, typeURL, names, (*demand).release) }
+func (s *Store) Unpin(typeURL string, names ...Name) { s.unpinAll(typeURL, names, (*demand).release) }
 
 // Unlist is Unpin for names to which nothing refers any more: without clients they are evicted at
 // once (LIST-3).
 func (s *Store) Unlist(typeURL string, names ...Name) {
-	unpinAll(s, typeURL, names, func(i *demand) { i.evict(ReasonUnlisted) })
+	s.unpinAll(typeURL, names, func(i *demand) { i.evict(ReasonUnlisted) })
 }
 
-func unpinAll(s *Store, typeURL string, names []Name, end func(*demand)) {
+func (s *Store) unpinAll(typeURL string, names []Name, end func(*demand)) {
 	defer s.cache.trim()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.tables[tableKey{typeURL, ByName}]; t != nil {
 		for _, n := range names {
-			unpin(t, n.Key, end)
+			t.unpin(n.Key, end)
 		}
 	}
 }
 
-func pin(t *Table, n Name) {
+func (t *Table) pin(n Name) {
 	if t.passing(n.Key) {
 		return
 	}
@@ -72,7 +72,7 @@ func pin(t *Table, n Name) {
 }
 
 // unpin takes back one pin, and ends the demand if no other pin and no client needs it.
-func unpin(t *Table, key string, end func(*demand)) {
+func (t *Table) unpin(key string, end func(*demand)) {
 	switch t.demands.pins[key] {
 	case 0:
 		return
@@ -102,7 +102,7 @@ func unpin(t *Table, key string, end func(*demand)) {
 }
 
 // dropPins takes all pins of a name or a glob away.
-func dropPins(t *Table, key string) {
+func (t *Table) dropPins(key string) {
 	if t.demands.pins[key] == 0 {
 		return
 	}
@@ -117,7 +117,7 @@ func dropPins(t *Table, key string) {
 }
 
 // checkPins verifies that entries and collections know whether they are pinned.
-func checkPins(t *Table, c *Checker) {
+func (t *Table) checkPins(c *Checker) {
 	for key, n := range t.demands.pins {
 		coll, e := t.colls[key], t.entries[key]
 		c.That(n > 0, "%q has %d pins", key, n)

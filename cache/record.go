@@ -11,35 +11,35 @@ import (
 
 // recordPut records what an entry holds before it gets other content. coll is the collection that it
 // is, or becomes, a member of.
-func recordPut(t *Table, e *Entry, r *wire.Resource, coll *Collection, now time.Time) {
-	if r.Restored() || !records(t) {
+func (t *Table) recordPut(e *Entry, r *wire.Resource, coll *Collection, now time.Time) {
+	if r.Restored() || !t.records() {
 		return
 	}
 	c := cmp.Or(coll, e.coll)
-	first := e.res == nil && e.state != Absent && (c == nil || e.state == Failed || !hasWhole(c))
+	first := e.res == nil && e.state != Absent && (c == nil || e.state == Failed || !c.hasWhole())
 	if first && !t.store.changes.past.rollsBack {
 		return // the first answer
 	}
-	record(t, e, now)
+	t.record(e, now)
 }
 
 // recordRemoval records what an entry holds before it is removed. Content whose ttl ran out, or to
 // which access was withdrawn, is not given again.
-func recordRemoval(t *Table, e *Entry, err *wire.ResourceError, now time.Time) {
+func (t *Table) recordRemoval(e *Entry, err *wire.ResourceError, now time.Time) {
 	withdrawn := err != nil && err.Code == codes.PermissionDenied
-	if e.res != nil && !withdrawn && !e.extra.life.ranOut() && records(t) {
-		record(t, e, now)
+	if e.res != nil && !withdrawn && !e.extra.life.ranOut() && t.records() {
+		t.record(e, now)
 	}
 }
 
 // records reports whether changes of a table are recorded.
-func records(t *Table) bool {
+func (t *Table) records() bool {
 	s := t.store
 	return s.cache.past.generations.Load() > 0 && !assigns(t.typeURL) && t.typeURL != lbEndpointType &&
 		!s.source.Resolved && (s.source.Unrecorded == nil || !s.source.Unrecorded(t.typeURL))
 }
 
-func record(t *Table, e *Entry, now time.Time) {
+func (t *Table) record(e *Entry, now time.Time) {
 	if e.marks.Alias || e.res != nil && e.res.DoNotCache {
 		return
 	}

@@ -33,7 +33,7 @@ func (c *Cache) TakeReferences() []Reference {
 	c.mu.Unlock()
 	var refs []Reference
 	for s := range stores {
-		refs = takeReferences(s, refs)
+		refs = s.takeReferences(refs)
 	}
 	return refs
 }
@@ -48,14 +48,14 @@ func (s *Store) TellReferences() {
 	}
 }
 
-func takeReferences(s *Store, refs []Reference) []Reference {
+func (s *Store) takeReferences(refs []Reference) []Reference {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.references.changed {
 		r := Reference{Store: s, TypeURL: k.typeURL, Name: strings.Clone(k.key), Wildcard: k.kind == WholeType}
 		if t := s.tables[k.tableKey]; t != nil {
-			if e := t.entries[k.key]; e != nil && refersToOthers(e) {
-				r.Watched, r.Number, r.Resource = attentionTo(e) == watched, e.changed, e.res
+			if e := t.entries[k.key]; e != nil && e.refersToOthers() {
+				r.Watched, r.Number, r.Resource = e.attentionTo() == watched, e.changed, e.res
 			}
 		}
 		refs = append(refs, r)

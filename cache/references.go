@@ -74,7 +74,7 @@ func (r *references) attend(e *Entry, changed bool) {
 	if !r.news.read() {
 		return
 	}
-	was, now := e.reported, attentionTo(e)
+	was, now := e.reported, e.attentionTo()
 	switch e.reported = now; {
 	case now == plain:
 		delete(r.listed, e)
@@ -112,7 +112,7 @@ func (r *references) check(c *Checker, entries map[string]*Entry) {
 		if listed {
 			n++
 		}
-		refers, now := refersToOthers(e), attentionTo(e)
+		refers, now := e.refersToOthers(), e.attentionTo()
 		c.That(listed == refers, "%q refers to others: %t, listed %t", key, refers, listed)
 		c.That(e.reported == now, "%q has the attention %d, told %d", key, now, e.reported)
 	}
@@ -124,12 +124,12 @@ func (r *references) check(c *Checker, entries map[string]*Entry) {
 func refersByType(typeURL string) bool { return strings.HasSuffix(typeURL, "Collection") }
 
 // refersToOthers reports whether the content of an entry refers to others.
-func refersToOthers(e *Entry) bool { return e.res != nil && refersByType(e.res.TypeURL()) }
+func (e *Entry) refersToOthers() bool { return e.res != nil && refersByType(e.res.TypeURL()) }
 
 // attentionTo says who has an entry now.
-func attentionTo(e *Entry) attention {
+func (e *Entry) attentionTo() attention {
 	switch {
-	case !refersToOthers(e):
+	case !e.refersToOthers():
 		return plain
 	case e.extra.audience != nil && e.extra.audience.Any(NeedsStream), e.Member() && e.coll.followers.anyStream():
 		return watched

@@ -9,29 +9,29 @@ import (
 )
 
 // releaseDue releases all that the store holds when its time has come.
-func releaseDue(s *Store, now time.Time) {
+func (s *Store) releaseDue(now time.Time) {
 	if until := s.due.held.clock.Until(); until.IsZero() || now.Before(until) {
 		return
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(s.due.held.tables), inOrder) {
-		releaseTable(t, now, EndedByTime)
+		t.release(now, EndedByTime)
 	}
 }
 
-// releaseTable carries out what a table holds.
-func releaseTable(t *Table, now time.Time, ended Ending) {
+// release carries out what a table holds.
+func (t *Table) release(now time.Time, ended Ending) {
 	if t.upstream.held.told {
-		t.store.changes.held = append(t.store.changes.held, heldOf(t, ended))
+		t.store.changes.held = append(t.store.changes.held, t.held(ended))
 	}
 	t.store.due.held.leave(t)
-	releaseKept(t, t.upstream.held.kept)
+	t.releaseKept(t.upstream.held.kept)
 	names := t.upstream.held.end()
 	u := &update{response: &wire.Response{TypeURL: t.typeURL}, received: now}
 	for key, f := range names.Take() {
-		switch stale := unconfirmed(t.entries[key]); {
+		switch stale := t.entries[key].unconfirmed(); {
 		case !f.Removes():
 			u.resource(t, key, f.Resource)
-			awaitWord(t, t.entries[key], stale, now)
+			t.awaitWord(t.entries[key], stale, now)
 			if e := t.entries[key]; stale && e != nil && e.Member() {
 				e.coll.quiet.distrust(e)
 			}
@@ -48,12 +48,12 @@ func releaseTable(t *Table, now time.Time, ended Ending) {
 
 // awaitWord has the relay wait for the server's word of a released resource that is restored. What the
 // server has confirmed by silence is not waited for: it was shown what was held, too.
-func awaitWord(t *Table, e *Entry, stale bool, now time.Time) {
+func (t *Table) awaitWord(e *Entry, stale bool, now time.Time) {
 	switch {
 	case e == nil || !e.Restored():
 	case e.Member():
 		if e.coll.quiet.synced && !stale {
-			confirm(t, e)
+			t.confirm(e)
 		}
 	case e.extra.demand == nil || !e.extra.demand.subscribed:
 	default:
@@ -63,22 +63,22 @@ func awaitWord(t *Table, e *Entry, stale bool, now time.Time) {
 
 // reviewHeld tells the observer what a response began to hold. Where no loss is left to hold, the
 // server has brought all of it back: what waited for it is released.
-func reviewHeld(s *Store) {
+func (s *Store) reviewHeld() {
 	if len(s.due.held.tables) == 0 {
 		return
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(s.due.held.tables), inOrder) {
 		switch h := t.upstream.held; {
 		case h.names.Losses() == 0:
-			releaseTable(t, s.cache.Now(), EndedByReturn)
+			t.release(s.cache.Now(), EndedByReturn)
 		case !h.told && !s.due.held.clock.Waits():
 			h.told = true
-			s.changes.held = append(s.changes.held, heldOf(t, ""))
+			s.changes.held = append(s.changes.held, t.held(""))
 		}
 	}
 }
 
-func heldOf(t *Table, ended Ending) Held {
+func (t *Table) held(ended Ending) Held {
 	h := t.upstream.held
 	return Held{
 		Upstream: t.store.source.Upstream, TypeURL: t.typeURL, Lost: h.names.Losses(), Of: h.of,

@@ -32,7 +32,7 @@ func TestReleasedBeforeStream_GATE4_SUR1(t *testing.T) {
 		if n := k.rollsBack(); n != 1 {
 			t.Fatalf("%s: %d changed", name, n)
 		}
-		OperatorOf(k.store).Freeze(nil, nil)
+		k.store.Operator().Freeze(nil, nil)
 		k.check()
 		e := k.store.FindTable(cds, tc.kind).Find("a")
 		if e.res.Version != "2" || !e.Restored() || len(k.store.due.clocks) != 0 {

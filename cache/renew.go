@@ -7,29 +7,29 @@ import (
 )
 
 // resent takes over the TTL with which the server sent content that an entry already holds (TTL-4).
-func resent(t *Table, e *Entry, r *wire.Resource, now time.Time) {
+func (t *Table) resent(e *Entry, r *wire.Resource, now time.Time) {
 	switch {
 	case r.HasTTL:
-		renew(t, e, r.TTL(), now)
+		t.renew(e, r.TTL(), now)
 	case e.extra.life.HasTTL():
 		t.lifetimes.removeTTL(e, t.store.journal.nextHeartbeat())
-		tellHeartbeat(t, e)
+		t.tellHeartbeat(e)
 	}
 }
 
 // renew lets a TTL begin anew, and tells the clients that can do TTL.
-func renew(t *Table, e *Entry, ttl time.Duration, now time.Time) {
+func (t *Table) renew(e *Entry, ttl time.Duration, now time.Time) {
 	if e.extra.life == nil && e.Member() {
 		e.coll.encoded.chunks.drop() // clients are sent the TTL that remains for each of them
 	}
 	t.lifetimes.renew(e, ttl, now, t.store.journal.nextHeartbeat())
-	noteDeadline(t)
-	tellHeartbeat(t, e)
+	t.noteDeadline()
+	t.tellHeartbeat(e)
 }
 
 // tellHeartbeat makes the last heartbeat of an entry due for its clients. It replaces
 // those that they were not told yet.
-func tellHeartbeat(t *Table, e *Entry) {
+func (t *Table) tellHeartbeat(e *Entry) {
 	if e.Member() {
 		t.store.changes.addHeartbeat(e.coll, e.extra.life)
 	}
@@ -41,7 +41,7 @@ func tellHeartbeat(t *Table, e *Entry) {
 // heartbeat renews the TTL of the resource that r names. r has no payload. It reports whether the
 // relay holds the resource. A heartbeat without a TTL renews the TTL that there is.
 func (u *update) heartbeat(t *Table, key string, r *wire.Resource) bool {
-	if heldHeartbeat(u, t, key, r) {
+	if u.heldHeartbeat(t, key, r) {
 		return true
 	}
 	held := false
@@ -60,20 +60,20 @@ func (u *update) renewed(t *Table, e *Entry, r *wire.Resource) bool {
 		return false
 	}
 	t.upstream.held.drop(e)
-	confirm(t, e)
+	t.confirm(e)
 	if e.Member() {
 		e.coll.quiet.confirm(e, false, u.received)
 	}
-	renewTTL(u, t, e, r)
+	u.renewTTL(t, e, r)
 	return true
 }
 
 // renewTTL renews the ttl of an entry by a heartbeat. One without a ttl renews the one that there is.
-func renewTTL(u *update, t *Table, e *Entry, r *wire.Resource) {
+func (u *update) renewTTL(t *Table, e *Entry, r *wire.Resource) {
 	if r.HasTTL {
-		renew(t, e, r.TTL(), u.received)
+		t.renew(e, r.TTL(), u.received)
 	} else if e.extra.life.HasTTL() {
-		renew(t, e, e.extra.life.ttl, u.received)
+		t.renew(e, e.extra.life.ttl, u.received)
 	}
 }
 
@@ -92,19 +92,19 @@ func (u *update) speaksOf(t *Table, e *Entry, v string) bool {
 }
 
 // spoken records that the server has spoken of an entry whose content stays.
-func spoken(u *update, t *Table, e *Entry) {
+func (u *update) spoken(t *Table, e *Entry) {
 	e.response = t.upstream.response
 	if e.Member() {
 		e.coll.quiet.confirm(e, false, u.received)
 	}
 	if t.upstream.held.frozen() {
-		confirm(t, e) // clients get what was released, by an operator's word
+		t.confirm(e) // clients get what was released, by an operator's word
 	}
 }
 
 // heldHeartbeat reports whether a heartbeat is for content that is held. The name lives, so what
 // clients have of it does.
-func heldHeartbeat(u *update, t *Table, key string, r *wire.Resource) bool {
+func (u *update) heldHeartbeat(t *Table, key string, r *wire.Resource) bool {
 	if !t.upstream.held.any() {
 		return false
 	}
@@ -117,8 +117,8 @@ func heldHeartbeat(u *update, t *Table, key string, r *wire.Resource) bool {
 		return false
 	}
 	if e := t.entries[key]; e != nil && e.Exists() {
-		spoken(u, t, e)
-		renewTTL(u, t, e, r)
+		u.spoken(t, e)
+		u.renewTTL(t, e, r)
 	}
 	return true
 }

@@ -67,12 +67,12 @@ func (r *Resolved) apply(t *Table, received time.Time) {
 	for _, key := range r.Synced {
 		if c := t.colls[key]; c != nil && !c.quiet.synced {
 			c.quiet.overdue = false
-			completed(t, c)
+			t.completed(c)
 		}
 	}
 	for _, key := range r.Late {
 		if i := t.demandFor(key); i != nil && i.open() {
-			expireDemand(t, i, time.Time{}) // nobody waits any longer
+			t.expireDemand(i, time.Time{}) // nobody waits any longer
 		}
 	}
 	for _, key := range r.Passing {

@@ -17,36 +17,36 @@ import (
 func (s Session) Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	dropStrays(s.store, func(i *demand, _ time.Time) bool { return i.table.upstream.on(stream) })
+	s.store.dropStrays(func(i *demand, _ time.Time) bool { return i.table.upstream.on(stream) })
 	var subs []wire.Subscription
 	for _, t := range s.on(stream) {
-		if sub := restartTable(t, versionsLimit); len(sub.Subscribe) > 0 {
+		if sub := t.restart(versionsLimit); len(sub.Subscribe) > 0 {
 			subs = append(subs, sub)
 		}
-		leaveStream(t)
+		t.leaveStream()
 	}
 	return subs
 }
 
 // leaveStream takes a table without demand off a stream that begins or ends. Clients choose the
 // types, so empty tables must not stay.
-func leaveStream(t *Table) {
+func (t *Table) leaveStream() {
 	if t.demands.count > 0 {
 		return
 	}
 	t.upstream.assigned = false
 	if len(t.entries) == 0 {
-		dropTable(t.store, t)
+		t.store.dropTable(t)
 	}
 }
 
-func restartTable(t *Table, versionsLimit int) wire.Subscription {
+func (t *Table) restart(versionsLimit int) wire.Subscription {
 	sub := wire.Subscription{TypeURL: t.typeURL}
-	keepNamedMembers(t)
+	t.keepNamedMembers()
 	t.demands.restart()
 	t.upstream.spoken = t.demands.count > 0
-	stopClocks(t)
-	forgetExcuses(t)
+	t.stopClocks()
+	t.forgetExcuses()
 	t.demands.clocks.withheld = false
 	now := t.store.cache.Now()
 	t.upstream.begun = now
@@ -54,7 +54,7 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 		c.quiet.restart()
 	}
 	var wanted []*demand
-	for i := range demandsOf(t) {
+	for i := range t.allDemands() {
 		i.pending = 0
 		if i.evicting {
 			i.drop()
@@ -62,15 +62,15 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 			wanted = append(wanted, i)
 		}
 	}
-	for _, i := range heldFirst(t, wanted) {
+	for _, i := range t.heldFirst(wanted) {
 		sub.Subscribe = append(sub.Subscribe, i.subscribe(now))
 	}
 	// A server of the state of the world sends everything again. A resource stays if a
 	// response of a type that is not complete leaves it out (RES-8). So nothing is stale.
 	if t.upstream.shown = t.store.source.State; t.upstream.shown {
-		sub.Held = holdsAny(t)
-	} else if sub.Versions, t.upstream.shown = versionsHeld(t, versionsLimit); !t.upstream.shown {
-		t.upstream.held.dropNew(shown(t), nil) // the server sends it again, if it has it still
+		sub.Held = t.holdsAny()
+	} else if sub.Versions, t.upstream.shown = t.versionsHeld(versionsLimit); !t.upstream.shown {
+		t.upstream.held.dropNew(t.shown(), nil) // the server sends it again, if it has it still
 	}
 	t.upstream.unanswered = make(map[*Collection]struct{}, len(t.colls))
 	for _, c := range t.colls {
@@ -89,7 +89,7 @@ func restartTable(t *Table, versionsLimit int) wire.Subscription {
 
 // heldFirst orders demands for a server of the state of the world. If a request has no room for all
 // names, it leaves out the last ones (RES-17). So names that the relay holds content of come first.
-func heldFirst(t *Table, wanted []*demand) []*demand {
+func (t *Table) heldFirst(wanted []*demand) []*demand {
 	if !t.store.source.State {
 		return wanted
 	}
@@ -99,7 +99,7 @@ func heldFirst(t *Table, wanted []*demand) []*demand {
 }
 
 // holdsAny reports whether a server could remove something by leaving it out.
-func holdsAny(t *Table) bool {
+func (t *Table) holdsAny() bool {
 	for _, e := range t.entries {
 		if e.Exists() {
 			return true
@@ -110,7 +110,7 @@ func holdsAny(t *Table) bool {
 
 // versionsHeld lists the versions that the table holds, unless they and the collections' names
 // take more than limit bytes.
-func versionsHeld(t *Table, limit int) (map[string]string, bool) {
+func (t *Table) versionsHeld(limit int) (map[string]string, bool) {
 	const overhead = 12 // tags and lengths of a map entry
 	size := 0
 	for _, c := range t.colls {
@@ -118,16 +118,16 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 	}
 	held := make(map[string]string)
 	for key, f := range t.upstream.held.received() {
-		if version, ok := receivedVersion(t, key, f.Resource); ok {
+		if version, ok := t.receivedVersion(key, f.Resource); ok {
 			size += len(f.Resource.Name) + len(version) + overhead
 			held[f.Resource.Name] = version
 		}
 	}
 	for _, e := range t.entries {
-		if !presentable(e) || t.upstream.held.has(e) {
+		if !e.presentable() || t.upstream.held.has(e) {
 			continue
 		}
-		name, version := e.Name(), resumeVersion(e)
+		name, version := e.Name(), e.resumeVersion()
 		if t.asks(e) {
 			version = askedVersion
 		}
@@ -145,7 +145,7 @@ func versionsHeld(t *Table, limit int) (map[string]string, bool) {
 
 // receivedVersion is the version to present of content that is held back. ok is false if nothing is to
 // be presented.
-func receivedVersion(t *Table, key string, r *wire.Resource) (version string, ok bool) {
+func (t *Table) receivedVersion(key string, r *wire.Resource) (version string, ok bool) {
 	e := t.entries[key]
 	switch {
 	case e == nil:
@@ -163,19 +163,19 @@ func receivedVersion(t *Table, key string, r *wire.Resource) (version string, ok
 func (s Session) Lost(stream wire.StreamID) {
 	s.store.change(func() {
 		for _, t := range s.on(stream) {
-			loseStream(t)
-			leaveStream(t)
+			t.loseStream()
+			t.leaveStream()
 		}
 	})
 }
 
 // loseStream ends what a table had of the stream that broke.
-func loseStream(t *Table) {
-	stopClocks(t)
-	forgetExcuses(t)
+func (t *Table) loseStream() {
+	t.stopClocks()
+	t.forgetExcuses()
 	t.upstream.spoken = false
 	for _, c := range t.colls {
-		breakOff(c)
+		c.breakOff()
 		c.demand.subscribed, c.demand.again, c.quiet.overdue = false, false, false
 		c.quiet.restart()
 	}
@@ -186,7 +186,7 @@ func loseStream(t *Table) {
 			e.extra.demand.leaveOut(false)
 		}
 	}
-	for i := range demandsOf(t) {
+	for i := range t.allDemands() {
 		if i.evicting && i.passing() { // nobody may have that later (TTL-5)
 			i.keepNamedMembers()
 			i.drop()
@@ -195,7 +195,7 @@ func loseStream(t *Table) {
 }
 
 // forgetExcuses forgets the errors of the stream before.
-func forgetExcuses(t *Table) {
+func (t *Table) forgetExcuses() {
 	t.excuses.entries = nil
 	for _, c := range t.colls {
 		if c.errors != nil {
@@ -214,10 +214,10 @@ func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.tables {
-		for i := range demandsOf(t) {
+		for i := range t.allDemands() {
 			i.drop()
 		}
-		dropTable(s, t)
+		s.dropTable(t)
 	}
 	s.cache.stores.Add(-1)
 	s.cache.resources.Add(-s.usage.resources)

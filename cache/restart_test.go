@@ -14,7 +14,7 @@ func (k *kept) presents(limit int) (versions map[string]string, ok bool) {
 	t := k.store.FindTable(cds, ByName)
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
-	return versionsHeld(t, limit)
+	return t.versionsHeld(limit)
 }
 
 // Versions are presented if they have room in a request, to the byte, with the names of collections. Without any there is

@@ -19,7 +19,7 @@ func (k Snapshots) Restore(i *Image, asOf time.Time) (restored int) {
 	now := s.cache.Now()
 	updates := make([]*update, len(i.Tables))
 	for n := range i.Tables {
-		updates[n] = restoring(s.cache, &i.Tables[n], now)
+		updates[n] = s.cache.restoring(&i.Tables[n], now)
 	}
 	s.change(func() {
 		s.changes.begin()
@@ -36,7 +36,7 @@ func (k Snapshots) Restore(i *Image, asOf time.Time) (restored int) {
 
 // restoring makes a response of a table's image, before any lock is taken; nil if the image is
 // of no use.
-func restoring(c *Cache, i *TableImage, now time.Time) *update {
+func (c *Cache) restoring(i *TableImage, now time.Time) *update {
 	alive := i.Resources[:0]
 	for _, r := range i.Resources {
 		if r.Deadline.IsZero() || now.Before(r.Deadline) {
@@ -74,21 +74,21 @@ func (u *update) restore(s *Store, i *TableImage) int {
 	if t.kind == ByName {
 		for _, key := range i.Names {
 			if e := t.Entry(key); e.extra.demand == nil {
-				setDemand(e, t.newDemand(e, nil))
+				e.setDemand(t.newDemand(e, nil))
 				begun = append(begun, e.extra.demand)
 			}
 		}
 	}
 	u.apply(t)
 	for n := range i.Resources {
-		date(t, u.keys[n], &i.Resources[n])
+		t.date(u.keys[n], &i.Resources[n])
 	}
 	if s.source.State {
 		t.serverVersions.info = i.VersionInfo
 		t.serverVersions.note()
 	}
 	for _, c := range t.colls {
-		holdsPart(c)
+		c.holdsPart()
 	}
 	for _, i := range begun {
 		if i.alive() && !i.subscribedTo() {
@@ -99,7 +99,7 @@ func (u *update) restore(s *Store, i *TableImage) int {
 }
 
 // date gives the entries that a restored resource serves the times that it had.
-func date(t *Table, key string, i *ResourceImage) {
+func (t *Table) date(key string, i *ResourceImage) {
 	at := func(e *Entry) {
 		if e == nil || e.res != i.Resource {
 			return

@@ -50,18 +50,18 @@ func (c *Collection) Restored() bool { return c.restored.is && !c.quiet.synced }
 // asks reports whether an entry is presented in a version that no content has. Nothing is presented of what
 // the server removed, and clients have still.
 func (t *Table) asks(e *Entry) bool {
-	return presentable(e) && (e.Restored() || e.Member() && e.coll.quiet.anew) && !t.upstream.held.removes(e)
+	return e.presentable() && (e.Restored() || e.Member() && e.coll.quiet.anew) && !t.upstream.held.removes(e)
 }
 
 // askAnew has the stream begin anew, once, for a collection of which an incremental server has said nothing
 // though the relay holds members: it has nothing newer than the versions that it was shown, and the collection
 // would never be complete. The next stream presents them in a version that no content has.
-func askAnew(c *Collection) {
+func (c *Collection) askAnew() {
 	if c.table.store.source.State || c.quiet.synced || c.quiet.anew {
 		return
 	}
 	for e := c.log.live.head; e != nil; e = e.next {
-		if presentable(e) && !c.table.asks(e) {
+		if e.presentable() && !c.table.asks(e) {
 			c.quiet.anew = true
 			c.demand.ask()
 			return
@@ -70,12 +70,12 @@ func askAnew(c *Collection) {
 }
 
 // owesMembers reports whether the server must still send members that it was asked for, or say that they are gone.
-func owesMembers(c *Collection) bool {
+func (c *Collection) owesMembers() bool {
 	return !c.quiet.synced && c.quiet.stale > 0 && c.table.upstream.shown
 }
 
 // confirm records that the server has the content of e.
-func confirm(t *Table, e *Entry) {
+func (t *Table) confirm(e *Entry) {
 	if !e.Restored() {
 		return
 	}
@@ -94,14 +94,14 @@ func confirm(t *Table, e *Entry) {
 
 // confirmMembers confirms the members of a complete collection. The relay did not present stale
 // members, or the server may mean to leave them out: they wait for the server's word (RES-14).
-func confirmMembers(t *Table, c *Collection) {
+func (t *Table) confirmMembers(c *Collection) {
 	if !c.restored.is {
 		return
 	}
 	c.restored.is = false
 	for e := c.log.live.head; e != nil; e = e.next {
 		if !c.quiet.isStale(e) {
-			confirm(t, e)
+			t.confirm(e)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestAskAnew_RES14(t *testing.T) {
 		k.restarts()
 		for _, want := range []bool{tc.want, false} {
 			c.demand.again = false
-			if askAnew(c); c.demand.again != want {
+			if c.askAnew(); c.demand.again != want {
 				t.Errorf("%s: the stream begins anew: %t, want %t", name, c.demand.again, want)
 			}
 		}

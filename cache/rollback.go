@@ -38,9 +38,9 @@ func (o Operator) Rollback(number uint64, f Freezing, match func(typeURL string)
 		p.closed, p.rollsBack = true, true
 		defer func() { p.closed, p.rollsBack = true, false }()
 		s.due.held.freeze = f
-		freezeAll(s, now)
+		s.freezeAll(now)
 		for _, t := range slices.SortedFunc(maps.Keys(by), inOrder) {
-			changed += rollBack(t, by[t], now)
+			changed += t.rollBack(by[t], now)
 		}
 	})
 	s.demandSignal.send() // the session asks when to Settle
@@ -48,7 +48,7 @@ func (o Operator) Rollback(number uint64, f Freezing, match func(typeURL string)
 }
 
 // rollBack gives clients what they had of the names of a frozen table: contents first, then removals.
-func rollBack(t *Table, names map[string]*wire.Resource, now time.Time) (changed int) {
+func (t *Table) rollBack(names map[string]*wire.Resource, now time.Time) (changed int) {
 	h := t.upstream.held
 	if !h.frozen() {
 		return 0
@@ -60,11 +60,11 @@ func rollBack(t *Table, names map[string]*wire.Resource, now time.Time) (changed
 	keys := slices.Sorted(maps.Keys(names))
 	for _, removals := range []bool{false, true} {
 		for _, key := range keys {
-			r, stale := names[key], unconfirmed(t.entries[key])
+			r, stale := names[key], t.entries[key].unconfirmed()
 			if (r == nil) != removals {
 				continue
 			}
-			if f, ok := rollBackName(u, t, key, r); ok {
+			if f, ok := u.rollBackName(t, key, r); ok {
 				fates[key] = undone{f, stale}
 			}
 		}
@@ -105,7 +105,7 @@ type undone struct {
 
 // rollBackName gives clients what they had of one name. It returns what they have now, as the
 // server's word. ok is false if nothing is to change, or can.
-func rollBackName(u *update, t *Table, key string, r *wire.Resource) (f hold.Fate, ok bool) {
+func (u *update) rollBackName(t *Table, key string, r *wire.Resource) (f hold.Fate, ok bool) {
 	e := t.entries[key]
 	exists := e != nil && e.Exists()
 	switch {
@@ -120,7 +120,7 @@ func rollBackName(u *update, t *Table, key string, r *wire.Resource) (f hold.Fat
 		f.Name, f.Resource = e.Name(), e.res
 	}
 	if r == nil {
-		dropAliases(t, key, u.received)
+		t.dropAliases(key, u.received)
 		t.become(e, content{state: Absent}, said, u.received)
 		return f, true
 	}

@@ -11,7 +11,7 @@ import (
 func (k *kept) rollsBack() (changed int) {
 	k.Helper()
 	f := hold.Freeze{Since: k.store.cache.Now()}
-	n, err := OperatorOf(k.store).Rollback(0, func(string, time.Time) hold.Freeze { return f }, func(string) bool { return true })
+	n, err := k.store.Operator().Rollback(0, func(string, time.Time) hold.Freeze { return f }, func(string) bool { return true })
 	if err != nil {
 		k.Fatal(err)
 	}

@@ -19,10 +19,10 @@ func (s Session) Settle(now time.Time) time.Time {
 	var next time.Time
 	s.store.change(func() {
 		for c := range s.store.due.unsettled {
-			at := settlesAt(c)
+			at := c.settlesAt()
 			if !at.IsZero() && !now.Before(at) {
-				settleCollection(c.table, c, now)
-				at = settlesAt(c)
+				c.table.settleCollection(c, now)
+				at = c.settlesAt()
 			}
 			if at.IsZero() {
 				delete(s.store.due.unsettled, c)
@@ -30,15 +30,15 @@ func (s Session) Settle(now time.Time) time.Time {
 			next = moment.Earlier(next, at)
 		}
 		for t := range s.store.due.clocks {
-			next = moment.Earlier(next, expireClocks(t, now))
+			next = moment.Earlier(next, t.expireClocks(now))
 		}
-		next = moment.Earlier(next, expireStrays(s.store, now))
-		releaseDue(s.store, now)
-		next = moment.Earlier(next, thaw(s.store, now))
+		next = moment.Earlier(next, s.store.expireStrays(now))
+		s.store.releaseDue(now)
+		next = moment.Earlier(next, s.store.thaw(now))
 		for t := range s.store.due.ttls {
-			next = moment.Earlier(next, expireTTLs(t, now))
+			next = moment.Earlier(next, t.expireTTLs(now))
 		}
-		reviewHeld(s.store)
+		s.store.reviewHeld()
 		next = moment.Earlier(next, s.store.due.held.clock.Until())
 	})
 	return next
@@ -46,27 +46,27 @@ func (s Session) Settle(now time.Time) time.Time {
 
 // settlesAt is when the quiet time of a collection ends; zero if there is none. The server has long to send
 // what it must send.
-func settlesAt(c *Collection) time.Time {
+func (c *Collection) settlesAt() time.Time {
 	source := &c.table.store.source
-	if owesMembers(c) {
+	if c.owesMembers() {
 		return c.quiet.end(source.longQuiet(), source.longQuiet())
 	}
 	return c.quiet.end(source.Quiet, source.longQuiet())
 }
 
-func settleCollection(t *Table, c *Collection, now time.Time) {
+func (t *Table) settleCollection(c *Collection, now time.Time) {
 	if !c.quiet.synced {
-		if owesMembers(c) {
-			if behindRelay(t) {
-				reopen(c) // its own control plane may be away: it waits for that
+		if c.owesMembers() {
+			if t.behindRelay() {
+				c.reopen() // its own control plane may be away: it waits for that
 				return
 			}
 			c.quiet.trustAll(c.log.live.head) // the server takes versions for names only, and has these
 		}
-		completed(t, c)
+		t.completed(c)
 		return
 	}
-	guardLoss(t, loss{lost: c.quiet.stale}, now)
+	t.guardLoss(loss{lost: c.quiet.stale}, now)
 	for e := c.log.live.head; e != nil && c.quiet.stale > 0; {
 		next := e.next
 		// A name with its own subscription is answered by itself.
@@ -74,7 +74,7 @@ func settleCollection(t *Table, c *Collection, now time.Time) {
 			if e.extra.demand != nil && e.extra.demand.subscribed && t.kind == ByName {
 				c.quiet.trust(e)
 			} else {
-				lose(t, e, now)
+				t.lose(e, now)
 			}
 		}
 		e = next
@@ -82,10 +82,10 @@ func settleCollection(t *Table, c *Collection, now time.Time) {
 }
 
 // completed records that the server has sent all members, and rings the clients that wait for this.
-func completed(t *Table, c *Collection) {
+func (t *Table) completed(c *Collection) {
 	c.quiet.complete()
 	t.store.journal.completed++
-	confirmMembers(t, c)
+	t.confirmMembers(c)
 	for _, f := range c.followers {
 		if f.follower.AwaitsMembers() {
 			t.store.journal.ringType(f.bell)
@@ -95,14 +95,14 @@ func completed(t *Table, c *Collection) {
 
 // expireTTLs removes the resources whose TTL has run out at now, whether the server can be
 // reached or not (TTL-2). It returns when the next TTL runs out, zero if none runs.
-func expireTTLs(t *Table, now time.Time) time.Time {
+func (t *Table) expireTTLs(now time.Time) time.Time {
 	for l := t.lifetimes.first(); l != nil; l = t.lifetimes.first() {
 		if now.Before(l.deadline) {
 			return l.deadline
 		}
 		l.expired, l.content = true, l.entry.changed
 		t.store.cache.observer.Expired(t.typeURL)
-		removeReleased(t, l.entry, Absent, nil, now)
+		t.removeReleased(l.entry, Absent, nil, now)
 	}
 	delete(t.store.due.ttls, t)
 	return time.Time{}
@@ -110,19 +110,19 @@ func expireTTLs(t *Table, now time.Time) time.Time {
 
 // expireClocks ends the waiting for answers that did not come in time (RES-7). It returns when
 // the next clock ends, zero if none runs.
-func expireClocks(t *Table, now time.Time) time.Time {
+func (t *Table) expireClocks(now time.Time) time.Time {
 	for len(t.demands.clocks.queue) > 0 {
 		k := t.demands.clocks.queue[0]
 		if at := k.since.Add(t.store.source.Absent); k.runs() && now.Before(at) {
-			return moment.Earlier(at, makeRoom(t, now))
+			return moment.Earlier(at, t.makeRoom(now))
 		}
 		t.demands.clocks.queue[0] = clock{}
 		t.demands.clocks.queue = t.demands.clocks.queue[1:]
 		if k.runs() {
-			expireDemand(t, k.demand, now)
+			t.expireDemand(k.demand, now)
 		}
 	}
-	stopClocks(t)
+	t.stopClocks()
 	return time.Time{}
 }
 
@@ -130,7 +130,7 @@ func expireClocks(t *Table, now time.Time) time.Time {
 // request lists all names, and java-control-plane answers no request with an unknown name: a name
 // that is only kept warm (SUB-11) must not keep clients waiting. It returns when that is due,
 // zero if it is done.
-func makeRoom(t *Table, now time.Time) time.Time {
+func (t *Table) makeRoom(now time.Time) time.Time {
 	if !t.store.source.State || t.kind != ByName {
 		return time.Time{}
 	}
@@ -153,8 +153,8 @@ func makeRoom(t *Table, now time.Time) time.Time {
 // nothing, so it removes nothing. A server of the state of the world cannot say that a name does
 // not exist: the clients are told that it said nothing (RES-7). An incremental server must
 // answer. There the relay waits on in silence.
-func expireDemand(t *Table, i *demand, now time.Time) {
-	if i.coll == nil && i.entry.Open() && answerHeld(t, i.entry, now) {
+func (t *Table) expireDemand(i *demand, now time.Time) {
+	if i.coll == nil && i.entry.Open() && t.answerHeld(i.entry, now) {
 		return
 	}
 	i.late(true)
@@ -163,19 +163,19 @@ func expireDemand(t *Table, i *demand, now time.Time) {
 			f.follower.Overdue()
 			t.store.journal.ringType(f.bell)
 		}
-		askAnew(i.coll)
+		i.coll.askAnew()
 		return
 	}
 	var why func(name string) *wire.ResourceError
 	if t.store.source.State {
-		why = func(name string) *wire.ResourceError { return errSilence(t.store, name) }
+		why = func(name string) *wire.ResourceError { return t.store.errSilence(name) }
 	}
-	waitNoLonger(t, i.entry, why, now)
+	t.waitNoLonger(i.entry, why, now)
 }
 
 // waitNoLonger tells the clients of a name not to wait for the server's word. why gives the error that they
 // have if nothing is known of the name; nil: none.
-func waitNoLonger(t *Table, e *Entry, why func(name string) *wire.ResourceError, now time.Time) {
+func (t *Table) waitNoLonger(e *Entry, why func(name string) *wire.ResourceError, now time.Time) {
 	if why != nil && e.state == Unknown {
 		t.become(e, content{state: Failed, err: why(e.Name())}, said, now)
 	}
@@ -185,7 +185,7 @@ func waitNoLonger(t *Table, e *Entry, why func(name string) *wire.ResourceError,
 }
 
 // errSilence is the error of a name that the server did not answer.
-func errSilence(s *Store, name string) *wire.ResourceError {
+func (s *Store) errSilence(name string) *wire.ResourceError {
 	return &wire.ResourceError{
 		Name: name, Code: codes.Unavailable,
 		Message: fmt.Sprintf("the control plane has not sent it within %v", s.source.Absent),

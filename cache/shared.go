@@ -24,7 +24,7 @@ func (s Session) OneStream(stream wire.StreamID, one bool) {
 		case !t.upstream.assigned || t.upstream.stream.TypeURL != stream.TypeURL || s.store.source.Shared[t.typeURL]:
 		case one && t.upstream.stream.Second:
 			t.upstream.stream.Second = false
-			askAll(t)
+			t.askAll()
 		case one:
 		case t.kind == ByName && other != nil && other.upstream.on(t.upstream.stream):
 			t.upstream.stream.Second = true
@@ -34,8 +34,8 @@ func (s Session) OneStream(stream wire.StreamID, one bool) {
 }
 
 // askAll has the server asked for all demand that it was not asked for.
-func askAll(t *Table) {
-	for i := range demandsOf(t) {
+func (t *Table) askAll() {
+	for i := range t.allDemands() {
 		if !i.subscribed {
 			i.mark()
 		}
@@ -44,7 +44,7 @@ func askAll(t *Table) {
 
 // tooLate reports whether a wildcard is to be asked for although the server was asked for names:
 // only the first request for a type can ask for everything (SUB-14).
-func tooLate(t *Table, c *Collection) bool {
+func (t *Table) tooLate(c *Collection) bool {
 	other := t.other()
 	return c.Wildcard() && other != nil && other.upstream.on(t.upstream.stream) && other.upstream.spoken
 }

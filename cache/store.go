@@ -139,7 +139,7 @@ func (s *Store) Table(typeURL string, k Kind) *Table {
 }
 
 // dropTable forgets a table without demand and entries.
-func dropTable(s *Store, t *Table) {
+func (s *Store) dropTable(t *Table) {
 	delete(s.tables, tableKey{t.typeURL, t.kind})
 	delete(s.due.clocks, t)
 	delete(s.due.ttls, t)
@@ -147,18 +147,18 @@ func dropTable(s *Store, t *Table) {
 	s.due.held.leave(t)
 }
 
-// RoomFor reports whether clients may subscribe to a type. They may not if the type has no known
+// HasRoomFor reports whether clients may subscribe to a type. They may not if the type has no known
 // discovery service, and the server is asked already for as many such types as it may be, and has
 // answered none of them. Such a type is let go with its last client.
-func RoomFor(s *Store, typeURL string, most int) bool {
+func (s *Store) HasRoomFor(typeURL string, most int) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	others := make(map[string]struct{})
 	for _, t := range s.tables {
 		switch {
-		case t.typeURL == typeURL && (t.demands.count > 0 || !unheard(t)):
+		case t.typeURL == typeURL && (t.demands.count > 0 || !t.unheard()):
 			return true
-		case t.demands.count > 0 && unheard(t):
+		case t.demands.count > 0 && t.unheard():
 			others[t.typeURL] = struct{}{}
 		}
 	}

@@ -8,7 +8,7 @@ func TestRoomFor_LIM2(t *testing.T) {
 	k := &kept{t, s}
 	room := func(typeURL string, most int, want bool) {
 		t.Helper()
-		if got := RoomFor(s, typeURL, most); got != want {
+		if got := s.HasRoomFor(typeURL, most); got != want {
 			t.Errorf("there is room for %q beside %d invented types: %t", typeURL, most, got)
 		}
 	}

@@ -26,7 +26,7 @@ import (
 // every name that they have. The old name is among them until the client has the new one. So
 // strays also wait for the answers to other names of their type. If these do not come, strays may
 // be the reason, and makeRoom evicts them.
-func expireStrays(s *Store, now time.Time) (next time.Time) {
+func (s *Store) expireStrays(now time.Time) (next time.Time) {
 	if len(s.due.strays) == 0 {
 		return time.Time{}
 	}
@@ -36,7 +36,7 @@ func expireStrays(s *Store, now time.Time) (next time.Time) {
 			asking[i.table] = i.table.demands.clocks.run() || i.table.demands.asks()
 		}
 	}
-	dropStrays(s, func(i *demand, since time.Time) bool {
+	s.dropStrays(func(i *demand, since time.Time) bool {
 		at := since.Add(roomAfter)
 		if now.Before(at) {
 			next = moment.Earlier(next, at)
@@ -48,7 +48,7 @@ func expireStrays(s *Store, now time.Time) (next time.Time) {
 }
 
 // dropStrays evicts the strays that are due. One walk looks for references to all of them.
-func dropStrays(s *Store, due func(i *demand, since time.Time) bool) {
+func (s *Store) dropStrays(due func(i *demand, since time.Time) bool) {
 	left := make(map[*demand]struct{})
 	in := make(map[*Table]bool)
 	for i, since := range s.due.strays {
@@ -65,7 +65,7 @@ func dropStrays(s *Store, due func(i *demand, since time.Time) bool) {
 	}
 	var room [3]*Table
 	for _, t := range s.tables {
-		tables := slices.DeleteFunc(leadsTo(t, room[:]), func(to *Table) bool { return !in[to] })
+		tables := slices.DeleteFunc(t.leadsTo(room[:]), func(to *Table) bool { return !in[to] })
 		if len(tables) == 0 {
 			continue
 		}
@@ -88,7 +88,7 @@ func dropStrays(s *Store, due func(i *demand, since time.Time) bool) {
 }
 
 // checkStrays verifies that every possible stray is on the list.
-func checkStrays(s *Store) error {
+func (s *Store) checkStrays() error {
 	for _, t := range s.tables {
 		for _, e := range t.entries {
 			if i := e.extra.demand; e.marks.stray && i != nil && i.idle {

@@ -25,7 +25,7 @@ const (
 
 // leadsTo are the tables with names that the server is asked for, and that resources of this
 // one may refer to.
-func leadsTo(t *Table, room []*Table) []*Table {
+func (t *Table) leadsTo(room []*Table) []*Table {
 	tables := room[:0]
 	for _, typeURL := range leads[t.typeURL] {
 		if to := t.store.tables[tableKey{typeURL, ByName}]; to != nil && to.demands.count > 0 {
@@ -71,12 +71,12 @@ func refers(r *wire.Resource, tables []*Table, found func(*demand) bool) {
 
 // noteStrays finds the names that the former content of an entry referred to and that the new
 // content, nil for none, does not refer to.
-func noteStrays(t *Table, e *Entry, was, is *wire.Resource) {
+func (t *Table) noteStrays(e *Entry, was, is *wire.Resource) {
 	if was == nil || !t.store.source.State {
 		return
 	}
 	var room [3]*Table
-	tables := leadsTo(t, room[:])
+	tables := t.leadsTo(room[:])
 	if len(tables) == 0 || (len(tables) == 1 && tables[0].typeURL == EndpointType && sameEndpoints(was, is)) {
 		return
 	}

@@ -12,7 +12,7 @@ func (t *Table) Watch(e *Entry, needs Needs, join func(Audience) Audience) {
 		t.digests.use(1, t.entries)
 	}
 	t.want(e)
-	unreached(t, e)
+	t.unreached(e)
 }
 
 // Unwatch takes a subscription away. leave takes it out of the name's audience, and returns
@@ -49,14 +49,14 @@ func (t *Table) want(e *Entry) {
 		e.extra.demand.want()
 	case e.Member() && e.coll.quiet.synced && !e.coll.demand.evicting:
 	default:
-		setDemand(e, t.newDemand(e, nil))
+		e.setDemand(t.newDemand(e, nil))
 	}
 }
 
 // unreached gives a name without any answer the error of the outage, if there is one, when a
 // client subscribes to it.
-func unreached(t *Table, e *Entry) {
-	if err := t.store.outage.Load(); err != nil && e.state == Unknown && !t.store.outage.await(e, func() { outOfReach(t, e) }) {
+func (t *Table) unreached(e *Entry) {
+	if err := t.store.outage.Load(); err != nil && e.state == Unknown && !t.store.outage.await(e, func() { t.outOfReach(e) }) {
 		e.changed, e.received = t.store.journal.nextRevision(), t.store.cache.Now().UnixNano()
 		t.become(e, content{state: Failed, err: err}, unsaid, t.store.cache.Now())
 	}

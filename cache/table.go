@@ -74,7 +74,7 @@ func (t *Table) Collection(key string) *Collection {
 		c = &Collection{table: t, key: key}
 		c.demand = t.newDemand(nil, c)
 		t.colls[key] = c
-		adoptNamed(t, c)
+		t.adoptNamed(c)
 	}
 	return c
 }
@@ -98,7 +98,7 @@ func (t *Table) collectionOf(key string, e *Entry) *Collection {
 
 // shown returns a function that reports whether clients have something of the resource with a key: by
 // its name, or by an alias.
-func shown(t *Table) func(key string) bool {
+func (t *Table) shown() func(key string) bool {
 	return func(key string) bool {
 		e := t.entries[key]
 		return e != nil && e.Exists() || len(t.aliases.of(key)) > 0
@@ -108,7 +108,7 @@ func shown(t *Table) func(key string) bool {
 // adoptNamed makes entries that are held by name members of a new collection. The server need not
 // mention them again: on a resumed stream it knows that the relay holds them. Clients that are relays
 // are told that these members are only a part, as after an answer that broke off.
-func adoptNamed(t *Table, c *Collection) {
+func (t *Table) adoptNamed(c *Collection) {
 	for e := range t.unglobbed.take(c.key) {
 		if e.res != nil {
 			c.touch(e, t.store.journal.nextRevision())
@@ -119,14 +119,14 @@ func adoptNamed(t *Table, c *Collection) {
 			}
 			c.quiet.breaks = 1
 			if e.extra.err != nil {
-				addError(c, e.key, e.extra.err)
+				c.addError(e.key, e.extra.err)
 			}
 		}
 	}
 }
 
 // sharesStream reports whether the wildcard and the names of the type are on one stream.
-func sharesStream(t *Table) bool {
+func (t *Table) sharesStream() bool {
 	s := t.store
 	if s.source.Shared[t.typeURL] {
 		return true
@@ -139,7 +139,7 @@ func sharesStream(t *Table) bool {
 
 // assignStream gives the table its stream: the first one, unless that carries the other kind of
 // the same type, and the two must not share one.
-func assignStream(t *Table) {
+func (t *Table) assignStream() {
 	if t.upstream.assigned {
 		return
 	}
@@ -148,7 +148,7 @@ func assignStream(t *Table) {
 	if t.store.source.PerType {
 		t.upstream.stream.TypeURL = t.typeURL
 	}
-	if other := t.other(); other != nil && other.upstream.on(t.upstream.stream) && !sharesStream(t) {
+	if other := t.other(); other != nil && other.upstream.on(t.upstream.stream) && !t.sharesStream() {
 		t.upstream.stream.Second = true
 	}
 }
@@ -173,7 +173,7 @@ func (t *Table) shareKey(e *Entry) {
 }
 
 // setDemand gives an entry a demand of its own, or takes it away with nil.
-func setDemand(e *Entry, i *demand) {
+func (e *Entry) setDemand(i *demand) {
 	e.extra.own().demand = i
 	e.extra.tidy()
 	if i != nil {
@@ -183,12 +183,12 @@ func setDemand(e *Entry, i *demand) {
 
 // unheard reports whether a table is of a type that no discovery service is known of, and of which the server has
 // said nothing: a client may have invented it (LIM-2).
-func unheard(t *Table) bool {
+func (t *Table) unheard() bool {
 	return !t.upstream.heard && t.usage.resources == 0 && !t.store.source.Resolved && !apiservices.Known(t.typeURL)
 }
 
 // behindRelay reports whether the server is a relay, as it says itself.
-func behindRelay(t *Table) bool {
+func (t *Table) behindRelay() bool {
 	id := t.store.controlPlane.Load()
 	return id != nil && wire.FromRelay(*id)
 }

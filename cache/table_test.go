@@ -20,7 +20,7 @@ func TestUnheard_LIM2(t *testing.T) {
 	} {
 		table := New(Limits{}, nil).Open(tc.source).Table(tc.typeURL, ByName)
 		tc.change(table)
-		if got := unheard(table); got != tc.want {
+		if got := table.unheard(); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -26,8 +26,8 @@ func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok 
 		if len(t.demands.pending) == 0 {
 			continue
 		}
-		wait := waitForAnew(t, now)
-		subs, ok = takeDemand(t, subs, now), ok && len(wait) == 0
+		wait := t.waitForAnew(now)
+		subs, ok = t.takeDemand(subs, now), ok && len(wait) == 0
 		for _, i := range wait {
 			i.waits = true
 			t.demands.add(i)
@@ -60,21 +60,21 @@ func (s Session) Unasked(stream wire.StreamID) (types []string) {
 
 // noteUnsubscribed records that the server is told that a collection is not wanted any more,
 // or one name that would belong to it.
-func noteUnsubscribed(t *Table, i *demand, now time.Time) {
+func (t *Table) noteUnsubscribed(i *demand, now time.Time) {
 	switch key := keyer.GlobOf(i.name()); {
 	case i.coll != nil:
 		t.demands.unsubscribe(i.coll.key, now)
 	case key != "":
 		t.demands.unsubscribe(key, now)
-	case sharesStream(t):
+	case t.sharesStream():
 		t.demands.unsubscribe(i.entry.key, now) // see awaits
 	}
 }
 
 // waitForAnew takes the collections out of the list that wait for the stream to begin anew.
-func waitForAnew(t *Table, now time.Time) (wait []*demand) {
+func (t *Table) waitForAnew(now time.Time) (wait []*demand) {
 	for _, i := range t.demands.pending {
-		if wantsAnew(t, i, now) {
+		if t.wantsAnew(i, now) {
 			wait = append(wait, i)
 		}
 	}
@@ -87,22 +87,22 @@ func waitForAnew(t *Table, now time.Time) (wait []*demand) {
 // wantsAnew reports whether the stream must begin anew for a collection: responses to a former
 // subscription may still be on their way. The state of the world asks for
 // "*" by an empty list of names in its older form. It can do so once on a stream only (SUB-2).
-func wantsAnew(t *Table, i *demand, now time.Time) bool {
+func (t *Table) wantsAnew(i *demand, now time.Time) bool {
 	switch {
 	case i.coll == nil || i.evicting || t.store.source.Resolved: // the relay itself mixes nothing up
 		return false
 	case i.subscribed:
 		return i.again
-	case tooLate(t, i.coll):
+	case t.tooLate(i.coll):
 		return true
 	}
 	unsubscribed, lately := t.demands.lately(i.coll.key, t.store.source.longQuiet(), now)
-	return lately || (unsubscribed && (leftover(i.coll) || i.coll.Wildcard()))
+	return lately || (unsubscribed && (i.coll.leftover() || i.coll.Wildcard()))
 }
 
 // leftover reports whether a collection that the server was not asked for yet has members without
 // a demand of their own: they came after its unsubscribe.
-func leftover(c *Collection) bool {
+func (c *Collection) leftover() bool {
 	for e := c.log.live.head; e != nil; e = e.next {
 		if e.extra.demand == nil {
 			return true
@@ -111,10 +111,10 @@ func leftover(c *Collection) bool {
 	return false
 }
 
-func takeDemand(t *Table, subs []wire.Subscription, now time.Time) []wire.Subscription {
+func (t *Table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subscription {
 	first := wire.Subscription{TypeURL: t.typeURL}
 	then := wire.Subscription{TypeURL: t.typeURL}
-	keepNamedMembers(t)
+	t.keepNamedMembers()
 	t.demands.tidy(t.store.source.longQuiet(), now)
 	pending := t.demands.pending
 	t.demands.pending, t.upstream.spoken = nil, true
@@ -127,7 +127,7 @@ func takeDemand(t *Table, subs []wire.Subscription, now time.Time) []wire.Subscr
 			if i.subscribed {
 				then.Unsubscribe = append(then.Unsubscribe, i.name())
 				globGone = globGone || i.coll != nil
-				noteUnsubscribed(t, i, now)
+				t.noteUnsubscribed(i, now)
 			}
 			i.drop()
 		case i.again && i.repeats:
@@ -158,7 +158,7 @@ func takeDemand(t *Table, subs []wire.Subscription, now time.Time) []wire.Subscr
 
 // keepNamedMembers gives members of globs that are evicted a demand of their own, if clients name
 // them.
-func keepNamedMembers(t *Table) {
+func (t *Table) keepNamedMembers() {
 	for _, i := range t.demands.pending {
 		if i.evicting {
 			i.keepNamedMembers()
@@ -173,7 +173,7 @@ func (i *demand) keepNamedMembers() {
 	}
 	for e := i.coll.log.live.head; e != nil; e = e.next {
 		if e.wanted() && e.extra.demand == nil {
-			setDemand(e, i.table.newDemand(e, nil))
+			e.setDemand(i.table.newDemand(e, nil))
 		}
 	}
 }

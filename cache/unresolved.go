@@ -20,7 +20,7 @@ const askPause = time.Second
 
 // bareAliases applies a resource without payload that has aliases.
 func (u *update) bareAliases(t *Table, r *wire.Resource) {
-	if key, err := keyer.Key(r.Name); err == nil && t.upstream.held.frozen() && !u.restored && servesAny(t, r) {
+	if key, err := keyer.Key(r.Name); err == nil && t.upstream.held.frozen() && !u.restored && t.servesAny(r) {
 		t.upstream.held.names.Put(key, hold.Fate{Resource: r})
 		return
 	}
@@ -36,7 +36,7 @@ func (u *update) bareAliases(t *Table, r *wire.Resource) {
 		}
 		known = true
 		e.response = t.upstream.response
-		unresolve(t, e, r, u.received)
+		t.unresolve(e, r, u.received)
 	}
 	if !known {
 		u.unsolicited++
@@ -44,7 +44,7 @@ func (u *update) bareAliases(t *Table, r *wire.Resource) {
 }
 
 // servesAny reports whether an alias of a resource has content.
-func servesAny(t *Table, r *wire.Resource) bool {
+func (t *Table) servesAny(r *wire.Resource) bool {
 	return slices.ContainsFunc(r.Aliases(), func(alias string) bool {
 		key, err := keyer.Key(alias)
 		return err == nil && t.entries[key] != nil && t.entries[key].Exists()
@@ -53,7 +53,7 @@ func servesAny(t *Table, r *wire.Resource) bool {
 
 // unresolve records that a name stands for nothing, with the server's answer. Clients that were
 // told before are not told again.
-func unresolve(t *Table, e *Entry, r *wire.Resource, now time.Time) {
+func (t *Table) unresolve(e *Entry, r *wire.Resource, now time.Time) {
 	if e.extra.absence.Answer() == nil {
 		t.become(e, content{state: Absent}, said, now)
 		if !e.wanted() {
@@ -65,7 +65,7 @@ func unresolve(t *Table, e *Entry, r *wire.Resource, now time.Time) {
 
 // AskAgain has the server asked once more for a name that stood for nothing, for a later
 // subscriber.
-func AskAgain(e *Entry, clock func() time.Time) {
+func (e *Entry) AskAgain(clock func() time.Time) {
 	if e.extra.absence.Answer() == nil || e.extra.demand == nil {
 		return
 	}

@@ -64,7 +64,7 @@ func TestBareAliasesHeld_GATE4_RES16(t *testing.T) {
 		if told := table.Find("unknown").state == Absent; told != (tc.answer == "=r@v|unknown") {
 			t.Errorf("%q answers the question: %t", tc.answer, told)
 		}
-		OperatorOf(k.store).Freeze(nil, nil)
+		k.store.Operator().Freeze(nil, nil)
 		k.check()
 		if gone := table.Find("a").state == Absent; gone != tc.held {
 			t.Errorf("released, %q takes the content: %t", tc.answer, gone)

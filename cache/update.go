@@ -73,7 +73,7 @@ func newUpdate(r *wire.Response, received time.Time) (*update, error) {
 	for i, name := range r.Removed {
 		u.removed[i] = u.key(name)
 	}
-	keysOfErrors(u)
+	u.keysOfErrors()
 	for _, name := range r.Constrained { // of removals
 		u.bad = append(u.bad, constrained(name))
 	}
@@ -96,7 +96,7 @@ func mayHold(typeURL, payload string) bool {
 
 // keysOfErrors works out the keys of the errors. Of two errors of one name the first counts.
 // Servers may call the wildcard "" there; "" is also a name (nameErrors).
-func keysOfErrors(u *update) {
+func (u *update) keysOfErrors() {
 	if len(u.response.Errors) == 0 {
 		return
 	}
@@ -120,7 +120,7 @@ func keysOfErrors(u *update) {
 
 // nameErrors has an error without a name be that of the name "" where the table has
 // names (NAME-9). There the wildcard is not subscribed to.
-func nameErrors(u *update, t *Table) {
+func (u *update) nameErrors(t *Table) {
 	if t.kind == WholeType || t.entries[""] == nil || u.resolved || !u.failing[Wildcard] {
 		return
 	}
@@ -198,7 +198,7 @@ func (u *update) saysNothing() bool {
 // onlyDelays reports whether a response has nothing but errors that leave their names open: the
 // server still waits for something. No collection is answered by that, unless the response is
 // the list of all that there is (RES-2).
-func onlyDelays(u *update) bool {
+func (u *update) onlyDelays() bool {
 	if len(u.keys)+len(u.removed) > 0 || len(u.response.Errors) == 0 || u.response.Complete {
 		return false
 	}
@@ -211,7 +211,7 @@ func (u *update) lists(t *Table) bool {
 }
 
 // concludes reports whether what the response leaves out may be gone.
-func concludes(u *update) bool { return len(u.bad) == 0 && !u.heartbeats }
+func (u *update) concludes() bool { return len(u.bad) == 0 && !u.heartbeats }
 
 // same reports whether an entry holds a resource. The resolver may take a resource from an
 // alternative under another name. That alone is no change (RES-1).

@@ -66,7 +66,7 @@ func TestOnlyDelays_RES2_ERR1(t *testing.T) {
 		"beside a removal":    {update{response: &wire.Response{Errors: []wire.ResourceError{later}}, removed: one}, false},
 		"beside both of them": {update{response: &wire.Response{Errors: []wire.ResourceError{later}}, keys: one, removed: one}, false},
 	} {
-		if got := onlyDelays(&tc.update); got != tc.want {
+		if got := tc.update.onlyDelays(); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

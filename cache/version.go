@@ -36,11 +36,11 @@ func (v *serverVersions) remember(e *Entry) {
 	if e.res.Version == "" {
 		return // its version is a digest, which says what it holds
 	}
-	rememberContent(e, v.contentOf(e.res))
+	e.rememberContent(v.contentOf(e.res))
 }
 
 // rememberContent notes a content of e before it changes.
-func rememberContent(e *Entry, c digest.Content) {
+func (e *Entry) rememberContent(c digest.Content) {
 	if e.past == nil {
 		e.past = new(digest.History)
 	}
@@ -127,7 +127,7 @@ func (e *Entry) HoldsVersion(v string) bool {
 // resumeVersion is the version that the relay presents upstream (RES-12). A version that does not
 // stand for one content must not make the server skip anything (ACK-4): no content of a server
 // that gives versions has "", and none of a server that gives none has a digest.
-func resumeVersion(e *Entry) string {
+func (e *Entry) resumeVersion() string {
 	if e.marks.ReusedVersion {
 		return ""
 	}

@@ -102,7 +102,7 @@ func (s *Store) Leave(p Place, own bool) {
 
 // identify records the name that the control plane gives itself (STR-10). A server may say it
 // with some of its responses only.
-func identify(s *Store, identifier string) {
+func (s *Store) identify(identifier string) {
 	if identifier == "" {
 		return
 	}

@@ -32,7 +32,7 @@ func TestAwaitsMembers_SUR1_ABS3(t *testing.T) {
 		if tc.spoke {
 			k.store.restored.heard = time.Now()
 		}
-		if got := AwaitsMembers(c); got != tc.want {
+		if got := c.AwaitsMembers(); got != tc.want {
 			t.Errorf("%+v: lists wait: %t", tc, got)
 		}
 	}

@@ -30,13 +30,13 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, number uint64) 
 	}
 	if r.rejection == nil {
 		st.standing.edit(func() { t.status.Acknowledged = true })
-		reconsider(st, t)
+		st.reconsider(t)
 	}
 }
 
 // reconsider has the client no longer count as one that rejects something of the type, if nothing
 // of that is left.
-func reconsider(st *stream, t *typeState) {
+func (st *stream) reconsider(t *typeState) {
 	if t.reconsider(st.shared.observer, st.subscriber) && !st.types.rejecting() {
 		st.shared.siblings.leave(st.standing.node, st)
 	}

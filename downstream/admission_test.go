@@ -41,7 +41,7 @@ func TestTurnHasOwner_LIM1(t *testing.T) {
 		ended := make(chan error, 8)
 		g := &gatekeeper{}
 		g.done = func() {
-			for _, m := range present(h.server) {
+			for _, m := range h.server.present() {
 				if st := m.(*stream); st.owner.try() {
 					st.owner.give()
 					ended <- errOwnerless
@@ -50,7 +50,7 @@ func TestTurnHasOwner_LIM1(t *testing.T) {
 			}
 			ended <- nil
 		}
-		Admit(h.server, g)
+		h.server.Admit(g)
 		h.opaque.set(clusterType, "1", "a")
 		c := h.client()
 		c.subscribe(clusterType, "a")
@@ -64,7 +64,7 @@ func TestTurnHasOwner_LIM1(t *testing.T) {
 // A client that goes away while it waits for its turn is no failure of the relay.
 func TestPollLeavesWhileItWaits_LIM1(t *testing.T) {
 	restBubble(t, func(h *harness) {
-		Admit(h.server, &gatekeeper{after: time.Second})
+		h.server.Admit(&gatekeeper{after: time.Second})
 		p := h.poller(clusterPath, "a").poll()
 		p.cancel()
 		<-p.done

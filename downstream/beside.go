@@ -142,7 +142,7 @@ func (g guard) begin(stream grpc.ServerStream) (*call, error) {
 		s.shared.observer.Limited(LimitWatches)
 		return nil, errManyWatches
 	}
-	if err := takePlace(s, c.who); err != nil {
+	if err := s.takePlace(c.who); err != nil {
 		return nil, err
 	}
 	s.calls[c] = struct{}{}
@@ -167,7 +167,7 @@ func (g guard) end(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.calls, c)
-	leavePlace(s, c.who)
+	s.leavePlace(c.who)
 	if c.watch != nil {
 		crowd.AddTo(s.watches, c.watch, -1)
 	}

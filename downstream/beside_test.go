@@ -97,7 +97,7 @@ func TestCalls_LIM1_share(t *testing.T) {
 		}
 		h.server.mu.Lock()
 		taken := 0
-		for _, n := range clientsOf(h.server) {
+		for _, n := range h.server.clientsOf() {
 			taken += n
 		}
 		h.server.mu.Unlock()

@@ -19,7 +19,7 @@ type safety struct {
 
 // broke ends a stream after a panic in the goroutine that owns it (SUR-6), and returns the status.
 // The value is that of recover. The owner may be a sender: it goes on with the next stream.
-func broke(st *stream, value any) error {
+func (st *stream) broke(value any) error {
 	e := st.shared.safety.panics.Note(contain.Client, value)
 	if st.subscriber != nil {
 		st.shared.suspect(st.subscriber.Places())

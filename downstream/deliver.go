@@ -58,7 +58,7 @@ func (st *stream) deliver() error {
 	if st.alarm.timer != nil || !next.IsZero() {
 		st.alarm.set(next, time.Now(), st) // sending may have taken long
 	}
-	return retired(st, left.More, next)
+	return st.retired(left.More, next)
 }
 
 // collect sends the changes that the stores have for the client.
@@ -106,7 +106,7 @@ func (st *stream) sendEmptyList(t *typeState) error {
 	due := t.refusals.missing && t.status.Subscriptions == 0 // else delivery.Change.Relist has the list sent
 	t.refusals.missing = false
 	for again := due; again; again = t.refusals.unsaid {
-		if err := st.send(answersOnly(t, cache.EmptyVersion())); err != nil {
+		if err := st.send(t.answersOnly(cache.EmptyVersion())); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (st *stream) sendUnattached() error {
 			st.update(ch)
 		case t.full, t.flow.acks(st.types.now, st.types.wait) == delivery.Awaited:
 		default:
-			if err := st.send(answersOnly(t, delivery.StateVersion(st.subscriber.Places(), t.url))); err != nil {
+			if err := st.send(t.answersOnly(delivery.StateVersion(st.subscriber.Places(), t.url))); err != nil {
 				return err
 			}
 		}
@@ -137,6 +137,6 @@ func (st *stream) sendUnattached() error {
 
 // answersOnly returns a state-of-the-world response without resources, for the answers to refused
 // names.
-func answersOnly(t *typeState, version string) *delivery.Batch {
+func (t *typeState) answersOnly(version string) *delivery.Batch {
 	return &delivery.Batch{TypeURL: t.url, Rank: cache.RankOf(t.url), SystemVersion: version}
 }

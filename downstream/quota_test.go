@@ -115,7 +115,7 @@ func TestNamesBytes_LIM1_ABS4(t *testing.T) {
 // onlyStream returns the only stream. Nothing may be under way.
 func (h *harness) onlyStream() *stream {
 	h.Helper()
-	for _, m := range present(h.server) {
+	for _, m := range h.server.present() {
 		return m.(*stream)
 	}
 	h.Fatal("there is no stream")

@@ -27,7 +27,7 @@ func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 		return true, err
 	}
 	if st.subscriber == nil {
-		node, err := nodeOf(st, r)
+		node, err := st.node(r)
 		if err != nil {
 			return true, err
 		}
@@ -59,7 +59,7 @@ func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 		subscribe, unsubscribe = st.stateChanges(t, r, number, further)
 	}
 	if len(subscribe)+len(unsubscribe)+versions.Len() == 0 {
-		settle(st) // the client may have dropped names that the relay refused
+		st.noteWeight() // the client may have dropped names that the relay refused
 		return charged, nil
 	}
 	// A change is charged also with an answer: what is sent because of it could be answered with another
@@ -67,8 +67,8 @@ func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 	return true, st.subscribe(t, subscribe, unsubscribe, versions)
 }
 
-// nodeOf takes the node out of the stream's first request, if it is not too large.
-func nodeOf(st *stream, r *discoveryRequest) (*corev3.Node, error) {
+// node takes the node out of the stream's first request, if it is not too large.
+func (st *stream) node(r *discoveryRequest) (*corev3.Node, error) {
 	if err := st.shared.limits.Load().large(r.nodeBytes()); err != nil {
 		st.shared.observer.Limited(LimitNode)
 		st.standing.edit(func() { st.standing.node = clip(r.presented().NodeID()) }) // for the log

@@ -146,7 +146,7 @@ func carryOut(ctx context.Context, s *Server, client keyer.Peer, came arrival, r
 	if err := s.hold(p); err != nil {
 		return refused(err)
 	}
-	defer removePoll(s, p)
+	defer s.removePoll(p)
 	if err := p.subscribe(); err != nil {
 		return refused(err)
 	}
@@ -169,14 +169,14 @@ func admit(ctx context.Context, a Admission, client *keyer.Peer, presents bool) 
 func (s *Server) hold(p *poll) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	who, most := callerOf(p), s.shared.limits.Load().PerClient.PollsPerClient
+	who, most := p.caller(), s.shared.limits.Load().PerClient.PollsPerClient
 	if most > 0 && s.polling.held[who] >= most {
 		s.shared.observer.Limited(LimitPolls)
 		return &restjson.StatusError{
 			Code: http.StatusTooManyRequests, Message: fmt.Sprintf("this client has %d polls held already (limits.polls_per_client)", most),
 		}
 	}
-	if err := add(s, p.standing.id, p); err != nil {
+	if err := s.add(p.standing.id, p); err != nil {
 		return err
 	}
 	s.polling.held[who]++
@@ -185,10 +185,10 @@ func (s *Server) hold(p *poll) error {
 }
 
 // removePoll removes a poll from the members.
-func removePoll(s *Server, p *poll) {
+func (s *Server) removePoll(p *poll) {
 	s.polling.payloads.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	crowd.AddTo(s.polling.held, callerOf(p), -1)
-	remove(s, p.standing.id, p)
+	crowd.AddTo(s.polling.held, p.caller(), -1)
+	s.remove(p.standing.id, p)
 }

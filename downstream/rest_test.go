@@ -429,7 +429,7 @@ func TestREST_SUR1_waitsForPeers(t *testing.T) {
 	restBubble(t, func(h *harness) {
 		h.opaque.silent = true
 		h.opaque.restore(clusterType, "1", "a", "b")
-		peers := cache.PeersOf(h.opaque.store)
+		peers := h.opaque.store.Peers()
 		h.poller(clusterPath, "a", "gone").poll().accepts("200 a=1")
 		peers.Helped(true)
 		before := peers.Wants()
@@ -512,7 +512,7 @@ func TestREST_SUR1_waitsForPeersOfOtherTypes(t *testing.T) {
 			restBubble(t, func(h *harness) {
 				h.opaque.silent = true
 				h.opaque.restore(endpointType, "1", "a")
-				peers := cache.PeersOf(h.opaque.store)
+				peers := h.opaque.store.Peers()
 				peers.Helped(true)
 				tt.run(h, peers, h.poller(endpointPath, "a", "b"))
 			})

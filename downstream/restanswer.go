@@ -169,12 +169,12 @@ func (p *poll) write() (*text, error) {
 			t.done()
 		}
 	}()
-	t.once.Do(func() { encode(p, t, o) })
+	t.once.Do(func() { p.encode(t, o) })
 	return t, t.err
 }
 
 // encode makes the text of a response.
-func encode(p *poll, t *text, o *restjson.Outgoing) {
+func (p *poll) encode(t *text, o *restjson.Outgoing) {
 	t.err = errEncoding // unless it goes well
 	if !t.holdErrors(t.of.Errors) {
 		t.err = errRESTBytes

@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 )
 
@@ -18,7 +17,7 @@ func (w *waits) peersDue(places []*delivery.Place) bool {
 	}
 	due := false
 	for i, c := range places {
-		due = cache.PeersOf(c.Store()).Due(w.forPeers[i]) || due
+		due = c.Store().Peers().Due(w.forPeers[i]) || due
 	}
 	return due
 }

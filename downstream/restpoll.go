@@ -39,7 +39,7 @@ type caller struct {
 	node string
 }
 
-func callerOf(p *poll) caller { return caller{crowd.Of(&p.standing.peer), p.standing.node} }
+func (p *poll) caller() caller { return caller{crowd.Of(&p.standing.peer), p.standing.node} }
 
 // poll is one poll: a stream of one request and at most one response. It ends with the answer. The
 // next request presents everything that a stream would remember: version_info is that of the last
@@ -111,7 +111,7 @@ func (p *poll) subscribe() error {
 	names, unnamed := p.asked(), len(p.names) == 0
 	typeURL, l := p.request.GetTypeUrl(), p.shared.limits.Load()
 	ch := newChange(p.routing.routes, &typeState{url: typeURL})
-	total := reservePoll(p, names)
+	total := p.reservePoll(names)
 	quota := newQuota(l, l.left(0, 0, total), "in one poll", nil, typeURL, names, nil)
 	p.refused.left = l.answerable(0, 0, forAnswers(quota, total, names))
 	seen := make(map[string]bool, len(names))
@@ -120,7 +120,7 @@ func (p *poll) subscribe() error {
 			continue
 		}
 		seen[spelling] = true
-		store, name, err := locateFor(p, ch.routes, spelling, quota)
+		store, name, err := p.locateFor(ch.routes, spelling, quota)
 		if r := refusal(err); r != nil {
 			p.refuse(spelling, r)
 			continue
@@ -140,7 +140,7 @@ func (p *poll) subscribe() error {
 		p.distrusted = p.distrusted || ch.changes[store].Distrust
 		p.places = append(p.places, c)
 		c.Update(ch.changes[store])
-		p.waits.forPeers = append(p.waits.forPeers, cache.PeersOf(store).Wants())
+		p.waits.forPeers = append(p.waits.forPeers, store.Peers().Wants())
 		n += c.Watches(typeURL)
 	}
 	p.count(n)
@@ -148,7 +148,7 @@ func (p *poll) subscribe() error {
 }
 
 // reservePoll is reserve for the names of a poll, until it ends.
-func reservePoll(p *poll, names []string) *int {
+func (p *poll) reservePoll(names []string) *int {
 	asked := weightOf(len(names), bytesIn(names))
 	if asked <= freeNames {
 		return nil
@@ -158,7 +158,7 @@ func reservePoll(p *poll, names []string) *int {
 }
 
 // locateFor returns the store and the key of a name that is within the limits.
-func locateFor(p *poll, routes Routes, spelling string, quota *quota) (*cache.Store, cache.Name, error) {
+func (p *poll) locateFor(routes Routes, spelling string, quota *quota) (*cache.Store, cache.Name, error) {
 	l := p.shared.limits.Load()
 	if err := tooLong(spelling, l.PerClient.NameBytes); err != nil { // ABS-4
 		p.shared.observer.Limited(LimitName)

@@ -145,7 +145,7 @@ func TestPollWaitsUndecoded_LIM2(t *testing.T) {
 		`{"node":{"version_info":"1"}, bad`: "joins",
 	} {
 		restBubble(t, func(h *harness) {
-			Admit(h.server, fullHouse{})
+			h.server.Admit(fullHouse{})
 			p := h.poller(clusterPath)
 			p.post([]byte(body))
 			p.refusedWith(http.StatusServiceUnavailable, queue)

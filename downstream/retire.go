@@ -13,7 +13,7 @@ import (
 var ErrRetired = status.Error(codes.Unavailable, "the connection has reached its greatest age: connect again")
 
 // retire has a stream end as soon as it can, or cuts it off if it could not for too long.
-func retire(st *stream) {
+func (st *stream) retire() {
 	now := time.Now()
 	since, before := st.shared.retirements.begin(st.standing.id, now)
 	switch {
@@ -33,7 +33,7 @@ func retire(st *stream) {
 // way to the client, and nothing waits for a time that comes soon. A client takes the end of a stream
 // without a response for a failure of the relay: Envoy waits longer each time, up to half a minute, until
 // it connects again. So one that has had nothing to be told gets an empty response first.
-func retired(st *stream, more bool, next time.Time) error {
+func (st *stream) retired(more bool, next time.Time) error {
 	if !st.owner.retires.Load() || more {
 		return nil
 	}
@@ -46,7 +46,7 @@ func retired(st *stream, more bool, next time.Time) error {
 		}
 	}
 	if st.nonces.last == 0 {
-		return confirm(st)
+		return st.confirm()
 	}
 	return ErrRetired
 }
@@ -54,7 +54,7 @@ func retired(st *stream, more bool, next time.Time) error {
 // confirm sends a response without anything to an incremental client that presented what it holds, of a type that
 // it did so for. Other clients may wait for their first response, and would take this one for it (ABS-2).
 // A list of the state of the world that is empty means something else (RES-2).
-func confirm(st *stream) error {
+func (st *stream) confirm() error {
 	for _, t := range st.types.list {
 		if t.presented && t.status.Subscriptions > 0 {
 			return st.send(&delivery.Batch{TypeURL: t.url, Rank: cache.RankOf(t.url)})

@@ -28,13 +28,13 @@ func (st *stream) send(b *delivery.Batch) error {
 	bytes := msg.Len()
 	if st.unread.mayBlock() {
 		st.sender.leave()
-		joined(st) // others are not to wait for this client
+		st.joined() // others are not to wait for this client
 	}
 	if err := st.link.grpc.SendMsg(msg); err != nil {
 		return err
 	}
 	st.unread.sent(bytes)
-	noteSent(st, t, b, number, size{resources, removed, bytes})
+	st.noteSent(t, b, number, size{resources, removed, bytes})
 	return nil
 }
 
@@ -43,7 +43,7 @@ type size struct{ resources, removed, bytes int }
 
 // noteSent notes a response that was sent. It is apart from send: what it needs of the stack would
 // otherwise be there while gRPC sends, for every client.
-func noteSent(st *stream, t *typeState, b *delivery.Batch, number uint64, is size) {
+func (st *stream) noteSent(t *typeState, b *delivery.Batch, number uint64, is size) {
 	now := time.Now()
 	t.flow.send(number, b, now)
 	t.systemVersion = b.SystemVersion

@@ -40,7 +40,7 @@ func (st *stream) serve() error {
 		if err != nil {
 			return err
 		}
-		if charged && !await(st) {
+		if charged && !st.await() {
 			return status.FromContextError(st.link.grpc.Context().Err()).Err()
 		}
 	}
@@ -48,7 +48,7 @@ func (st *stream) serve() error {
 
 // carry has the client join, and answers a request.
 func (st *stream) carry(r *discoveryRequest) (charged bool, err error) {
-	if err := join(st, r); err != nil {
+	if err := st.join(r); err != nil {
 		return false, err
 	}
 	return st.answer(r)
@@ -65,7 +65,7 @@ func (st *stream) keep() {
 // join waits until the client may join, at the stream's first request, which it releases if the client may
 // not. It stands before answer: the stack of a stream that waits, or is at rest, is not deeper for it. From
 // then on the stream need not end for lack of requests.
-func join(st *stream, r *discoveryRequest) (err error) {
+func (st *stream) join(r *discoveryRequest) (err error) {
 	if st.subscriber != nil {
 		return nil
 	}
@@ -86,7 +86,7 @@ const requestBurst = 10 * time.Second
 
 // await charges a request that was carried out, and waits until the next one may be read. It reports
 // false if the stream ends before.
-func await(st *stream) bool {
+func (st *stream) await() bool {
 	wait := st.pace.Next(time.Since(st.standing.since), st.shared.limits.Load().PerClient.RequestsPerSecond, requestBurst)
 	if wait == 0 {
 		return true
@@ -100,7 +100,7 @@ func await(st *stream) bool {
 func (st *stream) answer(r *discoveryRequest) (charged bool, err error) {
 	st.owner.take()
 	defer st.yield()
-	defer joined(st) // before a sender becomes the owner, which might end the turn too
+	defer st.joined() // before a sender becomes the owner, which might end the turn too
 	st.reroute()
 	if charged, err = st.request(r); err != nil {
 		return charged, err
@@ -138,7 +138,7 @@ func (st *stream) close() {
 		st.types.part.End()
 	}
 	st.alarm.stop()
-	joined(st)
+	st.joined()
 	if st.departure != nil {
 		st.departure.Stop()
 	}

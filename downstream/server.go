@@ -125,7 +125,7 @@ func (s *Server) Contain(panics *contain.Panics, suspect func(*cache.Store)) {
 }
 
 // Admit has a decide which clients a server takes on. It is to be called before Serve.
-func Admit(s *Server, a Admission) { s.shared.admission = a }
+func (s *Server) Admit(a Admission) { s.shared.admission = a }
 
 // Identified has f called for each stream of a client first. It gives the stream to go on with, whose
 // context says who the client is, or the status with which the stream ends. It is to be called before
@@ -195,7 +195,7 @@ func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 	st := newStream(s.shared, g, v)
 	if err := s.open(st); err != nil {
 		st.link.refused = true
-		farewell(st, s.closing, err)
+		st.farewell(s.closing, err)
 		return err
 	}
 	observer := s.shared.observer
@@ -203,7 +203,7 @@ func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 	defer func() {
 		if s.shared.safety.panics != nil {
 			if v := recover(); v != nil {
-				err = broke(st, v)
+				err = st.broke(v)
 			}
 		}
 		err = st.link.close(err) // first: a sender might wait for the client for ever
@@ -213,7 +213,7 @@ func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 		st.close()
 		observer.StreamClosed(v.String(), status.Code(err))
 		st.log(slog.LevelDebug).Debug("stream closed", "error", err)
-		farewell(st, s.closing, err)
+		st.farewell(s.closing, err)
 	}()
 	return st.serve()
 }
@@ -228,12 +228,12 @@ func (s *Server) open(st *stream) error {
 	if st.link.transport() == nil {
 		return errEnds
 	}
-	return add(s, st.standing.id, st)
+	return s.add(st.standing.id, st)
 }
 
 // add adds a stream or poll to the members, unless there are too many. The caller holds mu.
-func add(s *Server, id uint64, m member) error {
-	if err := takePlace(s, crowd.Of(peerOfMember(m))); err != nil {
+func (s *Server) add(id uint64, m member) error {
+	if err := s.takePlace(crowd.Of(peerOfMember(m))); err != nil {
 		return err
 	}
 	s.members[id] = m
@@ -241,9 +241,9 @@ func add(s *Server, id uint64, m member) error {
 }
 
 // takePlace counts one more stream, poll or call, unless there are too many. The caller holds mu.
-func takePlace(s *Server, who crowd.Who) error {
+func (s *Server) takePlace(who crowd.Who) error {
 	places := s.shared.limits.Load().PerClient.places()
-	limit, err := turnedAway(s.crowd.Admit(places, len(s.members)+len(s.calls), 1, who, clientsOf(s)))
+	limit, err := turnedAway(s.crowd.Admit(places, len(s.members)+len(s.calls), 1, who, s.clientsOf()))
 	if err != nil {
 		s.shared.observer.Limited(limit)
 	}
@@ -251,18 +251,18 @@ func takePlace(s *Server, who crowd.Who) error {
 }
 
 // remove removes a stream or poll from the members. The caller holds mu.
-func remove(s *Server, id uint64, m member) {
+func (s *Server) remove(id uint64, m member) {
 	delete(s.members, id)
-	leavePlace(s, crowd.Of(peerOfMember(m)))
+	s.leavePlace(crowd.Of(peerOfMember(m)))
 }
 
 // leavePlace counts a stream, poll or call no longer that was removed. The caller holds mu.
-func leavePlace(s *Server, who crowd.Who) {
+func (s *Server) leavePlace(who crowd.Who) {
 	s.crowd.Release(s.shared.limits.Load().PerClient.places(), len(s.members)+len(s.calls), 1, who)
 }
 
 // clientsOf lists the clients of members and calls, each with one place.
-func clientsOf(s *Server) iter.Seq2[crowd.Who, int] {
+func (s *Server) clientsOf() iter.Seq2[crowd.Who, int] {
 	return func(yield func(crowd.Who, int) bool) {
 		for _, m := range s.members {
 			if !yield(crowd.Of(peerOfMember(m)), 1) {
@@ -289,7 +289,7 @@ func (s *Server) left(st *stream) {
 	defer st.shared.retirements.end(st.standing.id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	remove(s, st.standing.id, st)
+	s.remove(st.standing.id, st)
 }
 
 // SetLimits replaces the limits. They are in force for a stream from its next request and its next
@@ -299,15 +299,15 @@ func (s *Server) SetLimits(l Limits) { s.shared.setLimits(l) }
 
 // SetShort tells a server whether memory is short, so that [ClientLimits].NamesWhileShort is in force (LIM-3). What clients
 // subscribe to already stays. It may be called from any goroutine.
-func SetShort(s *Server, is bool) { s.shared.names.memory(is) }
+func (s *Server) SetShort(is bool) { s.shared.names.memory(is) }
 
 // Serving reports whether any stream or poll is served now: it was sent something, or it has been there for so long
 // that it would have ended otherwise (ABS-2, SUR-5). It may be called from any goroutine.
-func Serving(s *Server, long time.Duration) bool {
+func (s *Server) Serving(long time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.members {
-		if st, ok := m.(*stream); !ok || servedBy(st, long) {
+		if st, ok := m.(*stream); !ok || st.servedBy(long) {
 			return true // a poll that is held has what there is
 		}
 	}
@@ -331,7 +331,7 @@ func (s *Server) Reroute(spread time.Duration) {
 }
 
 // present lists the members, for a caller that is not to hold mu while it goes through them.
-func present(s *Server) []member {
+func (s *Server) present() []member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Values(s.members))
@@ -339,7 +339,7 @@ func present(s *Server) []member {
 
 // End ends each stream for whose context why gives a status.
 func (s *Server) End(why func(context.Context) error) {
-	for _, m := range present(s) {
+	for _, m := range s.present() {
 		if st, ok := m.(*stream); ok { // polls judge for themselves
 			if err := why(st.link.grpc.Context()); err != nil {
 				_ = st.link.close(err)
@@ -353,16 +353,16 @@ func (s *Server) End(why func(context.Context) error) {
 // (ADS-1). If that does not come, because the client does not acknowledge, a later call cuts the stream
 // off. Retire is to be called every now and then.
 func (s *Server) Retire(old func(context.Context) bool) {
-	for _, m := range present(s) {
+	for _, m := range s.present() {
 		if st, ok := m.(*stream); ok && old(st.link.grpc.Context()) { // polls have short lives
-			retire(st)
+			st.retire()
 		}
 	}
 }
 
 // Streams lists the open streams and the held polls by ID.
 func (s *Server) Streams() []Status {
-	members := present(s)
+	members := s.present()
 	all := make([]Status, 0, len(members))
 	for _, m := range members {
 		all = append(all, m.status())

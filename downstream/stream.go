@@ -85,7 +85,7 @@ func (st *stream) ring() {
 func (st *stream) yield() {
 	if st.shared.safety.panics != nil {
 		if v := recover(); v != nil { //nolint:revive // because yield itself is deferred
-			_ = broke(st, v) // the handler returns it
+			_ = st.broke(v) // the handler returns it
 		}
 	}
 	st.owner.give()
@@ -95,7 +95,7 @@ func (st *stream) yield() {
 }
 
 // servedBy reports whether a stream is served: see [Serving].
-func servedBy(st *stream, long time.Duration) bool {
+func (st *stream) servedBy(long time.Duration) bool {
 	st.standing.mu.Lock()
 	defer st.standing.mu.Unlock()
 	for _, t := range st.types.list {
@@ -120,7 +120,7 @@ func (st *stream) status() Status {
 }
 
 // joined notes that the client has joined. The owner calls it.
-func joined(st *stream) {
+func (st *stream) joined() {
 	done(st.joining)
 	st.joining = nil
 }

@@ -13,12 +13,12 @@ import (
 func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versions wire.Versions) error {
 	st.calm = false
 	ch := newChange(st.routing.routes, t)
-	reserve(st, subscribe, &versions)
+	st.reserve(subscribe, &versions)
 	if err := st.locateAll(ch, subscribe, unsubscribe); err != nil {
 		return err
 	}
 	err := st.carryOut(ch, unsubscribe, &versions)
-	settle(st)
+	st.noteWeight()
 	return err
 }
 
@@ -50,7 +50,7 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 	}
 	st.update(ch)
 	if len(unsubscribe) > 0 && (t.status.Subscriptions == 0 || !t.full) {
-		reconsider(st, t)
+		st.reconsider(t)
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 // locateAll adds to a change the names that the client subscribes to. unsubscribe makes room for
 // them.
 func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
-	t, quota := ch.t, quotaOf(st, ch.t.url, subscribe, unsubscribe)
+	t, quota := ch.t, st.quota(ch.t.url, subscribe, unsubscribe)
 	for _, spelling := range subscribe {
 		store, name, err := st.route(t, spelling, quota)
 		if r := refusal(err); r != nil {
@@ -77,21 +77,21 @@ func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
 	return nil
 }
 
-// quotaOf limits the names that a request adds, and how many refused ones are answered. It is apart from locateAll, under
+// quota limits the names that a request adds, and how many refused ones are answered. It is apart from locateAll, under
 // whose frame all is that begins a scope: each stream keeps as much stack as the deepest call took.
 //
 //go:noinline
-func quotaOf(st *stream, typeURL string, subscribe, unsubscribe []string) *quota {
+func (st *stream) quota(typeURL string, subscribe, unsubscribe []string) *quota {
 	l := st.shared.limits.Load()
-	q := newQuota(l, left(st), "on one stream", st.subscriber.Places(), typeURL, subscribe, unsubscribe)
+	q := newQuota(l, st.left(), "on one stream", st.subscriber.Places(), typeURL, subscribe, unsubscribe)
 	names, bytes := st.types.remembered()
 	st.types.answerable = l.answerable(names, bytes, forAnswers(q, st.types.total, subscribe))
 	return q
 }
 
 // left returns what the client may subscribe to beside what it subscribes to.
-func left(st *stream) allowance {
-	return st.shared.limits.Load().left(st.types.subscriptions(), subscribedBytes(st), st.types.total)
+func (st *stream) left() allowance {
+	return st.shared.limits.Load().left(st.types.subscriptions(), st.subscribedBytes(), st.types.total)
 }
 
 // route returns the store of a name that the client subscribes to.
@@ -123,7 +123,7 @@ var errUnknownTypes error = &refusedError{
 }
 
 func hasRoomFor(s *cache.Store, typeURL string, most int) bool {
-	return most == 0 || cache.RoomFor(s, typeURL, most)
+	return most == 0 || s.HasRoomFor(typeURL, most)
 }
 
 // refuse keeps the answer to a name that the relay refuses.

@@ -34,7 +34,7 @@ func refuses(err error) bool {
 }
 
 // farewell logs the end of a stream that the client did not choose.
-func farewell(st *stream, c *closing, err error) {
+func (st *stream) farewell(c *closing, err error) {
 	ctx := st.link.grpc.Context()
 	switch {
 	case st.subscriber == nil && status.Code(err) == codes.PermissionDenied: // access.verify has a line of its own

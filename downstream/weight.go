@@ -11,13 +11,13 @@ import (
 // count, and take no lock.
 
 // weight returns what the names weigh that are kept for a stream.
-func weight(st *stream) int {
+func (st *stream) weight() int {
 	later, bytes := st.types.presented()
-	return weightOf(st.types.subscriptions()+later, subscribedBytes(st)+bytes) + max(0, weightOf(st.types.remembered())-freeRefused)
+	return weightOf(st.types.subscriptions()+later, st.subscribedBytes()+bytes) + max(0, weightOf(st.types.remembered())-freeRefused)
 }
 
 // subscribedBytes returns how many bytes the names have that the client subscribes to.
-func subscribedBytes(st *stream) (n int) {
+func (st *stream) subscribedBytes() (n int) {
 	for _, place := range st.subscriber.Places() {
 		n += place.NamesBytes()
 	}
@@ -34,9 +34,9 @@ func weightOfVersions(v *wire.Versions) int {
 
 // reserve has what a client asks for counted, as far as there is room, until settle. It notes what that may
 // weigh; nil: it is so little that it need not be counted.
-func reserve(st *stream, subscribe []string, versions *wire.Versions) {
+func (st *stream) reserve(subscribe []string, versions *wire.Versions) {
 	asked := weightOf(len(subscribe), bytesIn(subscribe)) + weightOfVersions(versions)
-	has, ts := weight(st), &st.types
+	has, ts := st.weight(), &st.types
 	if ts.part == nil {
 		if has+asked <= freeNames {
 			ts.total = nil
@@ -44,7 +44,7 @@ func reserve(st *stream, subscribe []string, versions *wire.Versions) {
 		}
 		ts.part = st.shared.names.Begin()
 	}
-	ts.total = new(max(0, ts.part.Grow(has+asked, whoOf(st))-has))
+	ts.total = new(max(0, ts.part.Grow(has+asked, st.sharedBy())-has))
 }
 
 // forAnswers returns what refused names may weigh; nil: no limit. A quota takes what is served out of the total. Without
@@ -57,14 +57,14 @@ func forAnswers(q *quota, total *int, subscribe []string) *int {
 	return nil
 }
 
-// whoOf returns a function that says who has a stream.
-func whoOf(st *stream) func() crowd.Who {
+// sharedBy returns a function that says in which share a stream counts.
+func (st *stream) sharedBy() func() crowd.Who {
 	return func() crowd.Who { return crowd.Of(&st.standing.peer) }
 }
 
-// settle counts what a stream's names weigh now.
-func settle(st *stream) {
+// noteWeight counts what a stream's names weigh now.
+func (st *stream) noteWeight() {
 	if st.types.part != nil {
-		st.types.part.Set(weight(st), whoOf(st))
+		st.types.part.Set(st.weight(), st.sharedBy())
 	}
 }

@@ -161,14 +161,14 @@ func TestNamesTotal_LIM1_LIM3_ABS4(t *testing.T) {
 			c.subscribe(endpointType, manyNames("a", few+2*most)...)
 			refused(c, 0)
 			taken(h, 2*most)
-			SetShort(h.server, true)
+			h.server.SetShort(true)
 			c.subscribe(endpointType, manyNames("b", 10)...)
 			refused(c, 10)
 			taken(h, 2*most) // what there is stays
 			h.server.SetLimits(Limits{PerClient: whileShort})
 			c.subscribe(endpointType, manyNames("c", 10)...)
 			refused(c, 10)
-			SetShort(h.server, false)
+			h.server.SetShort(false)
 			c.subscribe(endpointType, manyNames("b", 10)...)
 			refused(c, 0)
 			taken(h, 2*most+10)
@@ -178,7 +178,7 @@ func TestNamesTotal_LIM1_LIM3_ABS4(t *testing.T) {
 
 // onlyStreams returns all streams, in the order in which they came. Nothing may be under way.
 func (h *harness) onlyStreams() (all []*stream) {
-	for _, m := range present(h.server) {
+	for _, m := range h.server.present() {
 		all = append(all, m.(*stream))
 	}
 	slices.SortFunc(all, func(a, b *stream) int { return cmp.Compare(a.standing.id, b.standing.id) })

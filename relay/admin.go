@@ -247,7 +247,7 @@ func (a adminPort) viewSession(s *session) sessionView {
 	if n, asOf := s.store.Snapshots().Restored(); n > 0 {
 		v.Restored, v.RestoredAsOf = n, asOf
 	}
-	for _, h := range cache.OperatorOf(s.store).Held(false) {
+	for _, h := range s.store.Operator().Held(false) {
 		if h.Why == cache.HeldByGuard {
 			v.HeldUntil = h.Until
 		}

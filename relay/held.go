@@ -24,7 +24,7 @@ type heldLoss struct {
 func heldLosses(sessions []*session) map[string][]heldLoss {
 	all := make(map[string][]heldLoss)
 	for _, s := range sessions {
-		for _, x := range cache.OperatorOf(s.store).Held(false) {
+		for _, x := range s.store.Operator().Held(false) {
 			if x.Why != cache.HeldByGuard {
 				continue
 			}

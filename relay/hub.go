@@ -219,7 +219,7 @@ func (h *hub) start(who claim, key sessionKey, as *appearance, meta map[string][
 		key: key, meta: meta, shown: as.shown, node: as.node, store: h.cache.Open(p.sourceOf(key)),
 		started: time.Now(), done: make(chan struct{}), comparison: comparison{node: as.shown.client}, disk: onDisk{id: h.snapshots.idOf(key, p)},
 	}
-	cache.OperatorOf(s.store).Freeze(h.orders.of(key), nil)
+	s.store.Operator().Freeze(h.orders.of(key), nil)
 	if cause := p.reaching.cause.Load(); cause != nil {
 		s.store.Session().SetOutage(*cause) // or clients were told by other stores before this one knows (ABS-2)
 	}

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 )
 
@@ -22,7 +21,7 @@ func (m *memory) run(ctx context.Context) {
 	r := m.relay
 	var collected time.Time
 	m.Run(ctx, func(now load.Level, used int64) {
-		downstream.SetShort(r.server, now != load.Calm)
+		r.server.SetShort(now != load.Calm)
 		switch by := []any{"used", used, "limit", m.Limit()}; now {
 		case load.Tight:
 			r.log.Warn("memory is short: what no client uses goes, and clients of new scopes are refused", by...)

@@ -167,7 +167,7 @@ func (o operator) hold(c *Command) (*Done, error) {
 	}
 	done := &Done{Warnings: o.order(all)}
 	for _, s := range o.selected(selectors) {
-		cache.OperatorOf(s.store).Freeze(o.orders.of(s.key), nil)
+		s.store.Operator().Freeze(o.orders.of(s.key), nil)
 		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope})
 	}
 	o.hub.snapshots.soon()
@@ -198,7 +198,7 @@ func (o operator) free(c *Command) (*Done, error) {
 	}
 	for _, s := range o.selected(selectors) {
 		before := countHeld(s.store)
-		cache.OperatorOf(s.store).Freeze(o.orders.of(s.key), selectors.Table)
+		s.store.Operator().Freeze(o.orders.of(s.key), selectors.Table)
 		released := before - countHeld(s.store)
 		done.Nothing = done.Nothing && released == 0
 		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope, Released: released})
@@ -234,7 +234,7 @@ func (o operator) selected(selectors hold.Selectors) (all []*session) {
 }
 
 func countHeld(s *cache.Store) (n int) {
-	for _, x := range cache.OperatorOf(s).Held(false) {
+	for _, x := range s.Operator().Held(false) {
 		n += x.Lost + x.Changed
 	}
 	return n
@@ -291,9 +291,9 @@ func (o operator) heldPage(selectors hold.Selectors, now time.Time) *HeldPage {
 		}
 	}
 	for _, s := range o.selected(selectors) {
-		for _, x := range cache.OperatorOf(s.store).Held(true) {
+		for _, x := range s.store.Operator().Held(true) {
 			if selectors.Table(x.TypeURL) {
-				page.Held = append(page.Held, viewHeld(s, &x))
+				page.Held = append(page.Held, s.viewHeld(&x))
 			}
 		}
 	}
@@ -306,7 +306,7 @@ func viewOrder(x *hold.Order) OrderView {
 	}
 }
 
-func viewHeld(s *session, x *cache.HeldType) HeldView {
+func (s *session) viewHeld(x *cache.HeldType) HeldView {
 	v := HeldView{
 		Upstream: s.key.plane, Scope: s.key.scope, TypeURL: x.TypeURL, Kind: x.Kind, Why: string(x.Why), Since: x.Since, Until: x.Until,
 		Removed: x.Lost, Changed: x.Changed,

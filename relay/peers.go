@@ -223,11 +223,11 @@ func (r *Relay) helpAll(ctx context.Context, now time.Time) {
 	}
 	h.look(ctx, now)
 	for _, s := range r.hub.list() {
-		cache.PeersOf(s.store).Helped(s.helped.id != "" && away[s.key.of])
+		s.store.Peers().Helped(s.helped.id != "" && away[s.key.of])
 		switch {
 		case s.helped.id == "" || !s.disk.ready.Load():
 		case !away[s.key.of]:
-			p := cache.PeersOf(s.store)
+			p := s.store.Peers()
 			p.Asked(p.Wants()) // its control plane spoke: clients are told what that said
 		case !s.helped.asking.Swap(true):
 			if s.helped.due(s.store, now) {
@@ -265,7 +265,7 @@ func (p *plane) awayFor(after time.Duration, now time.Time) bool {
 
 // due reports whether peers are to be asked now.
 func (x *helped) due(store *cache.Store, now time.Time) bool {
-	p := cache.PeersOf(store)
+	p := store.Peers()
 	return p.Awaited() || p.Wants() != x.wants || (!x.again.IsZero() && now.After(x.again))
 }
 
@@ -280,7 +280,7 @@ func (h *help) askFor(ctx context.Context, s *session) {
 	case <-ctx.Done():
 		return
 	}
-	p, x := cache.PeersOf(s.store), &s.helped
+	p, x := s.store.Peers(), &s.helped
 	wants := p.Wants()
 	defer func() { p.Asked(wants) }()
 	missing, taken := p.Missing(), 0
@@ -313,7 +313,7 @@ func (h *help) ask(ctx context.Context, s *session, peer *peers.Peer, missing []
 	if h.failed(log, peer, err) {
 		return 0
 	}
-	taken = cache.PeersOf(s.store).Take(answer.Parts, answer.AsOf)
+	taken = s.store.Peers().Take(answer.Parts, answer.AsOf)
 	if taken == 0 {
 		h.obs.Asked(peers.ResultNothing)
 		log.Debug("a peer lacks what is missing")
@@ -401,7 +401,7 @@ func (h holder) Find(id string) (*cache.Store, time.Time) {
 func (h holder) Holds() []string {
 	found := make(map[string]bool)
 	for _, s := range h.hub.list() {
-		if !found[s.key.plane] && s.helped.id != "" && cache.PeersOf(s.store).Holds() {
+		if !found[s.key.plane] && s.helped.id != "" && s.store.Peers().Holds() {
 			found[s.key.plane] = true
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -251,7 +250,7 @@ func (h *health) unservedSince(all []upstreamReady, now time.Time) time.Time {
 		return time.Time{}
 	}
 	return h.unserved.judge(now, supplies{all, h.relay.cache.Resources(), func() bool {
-		return downstream.Serving(h.relay.server, c.Server.UnreachableAfter.Std()+unservedLong)
+		return h.relay.server.Serving(c.Server.UnreachableAfter.Std() + unservedLong)
 	}})
 }
 

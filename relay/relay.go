@@ -263,7 +263,7 @@ func (r *Relay) listener(cfg *config.Config) error {
 	}
 	r.server = downstream.NewServer(c)
 	r.server.Identify(r.ports)
-	downstream.Admit(r.server, admission{r.admission, r.metrics.Downstream()})
+	r.server.Admit(admission{r.admission, r.metrics.Downstream()})
 	r.reports = loadreport.NewServer(r.router, r.reporterNode, downstream.EndStream)
 	r.server.Contain(r.panics, r.repairs.suspects.add)
 	r.reports.Panics = r.panics

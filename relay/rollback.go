@@ -44,7 +44,7 @@ func (o operator) rollback(c *Command) (*Done, error) {
 		if x.Error != "" {
 			continue
 		}
-		x.Changed, err = cache.OperatorOf(s.store).Rollback(targets[i], o.orders.of(s.key), selectors.Table)
+		x.Changed, err = s.store.Operator().Rollback(targets[i], o.orders.of(s.key), selectors.Table)
 		if x.Generation = targets[i]; err != nil {
 			x.Error = err.Error() // it was forgotten just now
 		}
@@ -66,7 +66,7 @@ func targetsOf(sessions []*session, c *Command) (targets []uint64, done *Done, e
 	known := 0
 	for i, s := range sessions {
 		x := DoneScope{Upstream: s.key.plane, Scope: s.key.scope}
-		o := cache.OperatorOf(s.store)
+		o := s.store.Operator()
 		var ok bool
 		if c.Generation != nil {
 			targets[i] = *c.Generation
@@ -120,7 +120,7 @@ func (a adminPort) serveGenerations(w http.ResponseWriter, req *http.Request) {
 	}
 	views := []GenerationsView{}
 	for _, s := range o.selected(selectors) {
-		views = append(views, GenerationsView{Upstream: s.key.plane, Scope: s.key.scope, Generations: cache.OperatorOf(s.store).Generations()})
+		views = append(views, GenerationsView{Upstream: s.key.plane, Scope: s.key.scope, Generations: s.store.Operator().Generations()})
 	}
 	indented(w, views)
 }

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/crowd"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -166,7 +165,7 @@ func (h *hub) stays(s *session) bool {
 	// A session that nobody uses does not reconnect (UPS-2), and is idle then. One that has
 	// learned nothing loses nothing: clients may invent names that no server answers (LIM-3).
 	away := s.store.Session().Learned() && (s.client.Status().State == upstream.StateConnecting || !h.planeOf(s.key).outage().Since.IsZero())
-	frozen := cache.OperatorOf(s.store).Frozen() // a new session would begin with what is held
+	frozen := s.store.Operator().Frozen() // a new session would begin with what is held
 	return s.store.Session().Wanted() > 0 && (away || frozen || s.key.ofAll())
 }
 

@@ -36,17 +36,17 @@ func (p *delivery) follow(w *typeSub, f *follower) {
 	p.withheld(w, f)
 	p.joined = false
 	for e := p.chunks(f, f.NextChange()); e != nil && e.Changed() <= p.upTo; e = p.chunks(f, e.Next()) {
-		hidden := hides(f, e)
-		if p.writer.full || !p.look() || !memberOrNone(p, w, f, e, hidden) {
+		hidden := f.hides(e)
+		if p.writer.full || !p.look() || !p.memberOrNone(w, f, e, hidden) {
 			return
 		}
 		f.Advance(e)
 		f.answered = f.answered || !hidden
 	}
-	if breakDue(f) && !tellBreak(&p.writer, f) {
+	if f.breakDue() && !p.writer.tellBreak(f) {
 		return
 	}
-	if !f.answered && knownEmpty(f) {
+	if !f.answered && f.knownEmpty() {
 		switch {
 		case c.Wildcard():
 			// There is no word for an empty type but a response without resources; a client
@@ -65,7 +65,7 @@ func (p *delivery) follow(w *typeSub, f *follower) {
 }
 
 // memberOrNone delivers a member, unless it does not exist to the client.
-func memberOrNone(p *delivery, w *typeSub, f *follower, e *cache.Entry, hidden bool) bool {
+func (p *delivery) memberOrNone(w *typeSub, f *follower, e *cache.Entry, hidden bool) bool {
 	if !hidden {
 		return p.member(w, f, e)
 	}
@@ -73,7 +73,7 @@ func memberOrNone(p *delivery, w *typeSub, f *follower, e *cache.Entry, hidden b
 	if e.Changed() > f.Begun() {
 		f.since++
 	}
-	return withdraw(p, w, f, e)
+	return p.withdraw(w, f, e)
 }
 
 // member delivers one member. It returns false if there is no room.
@@ -178,7 +178,7 @@ func (p *delivery) stoodIn(w *typeSub, f *follower, e *cache.Entry) {
 
 // withdraw has the client lose a member that leads to a resource which it may not have, if it was
 // sent the member before. It returns false if there is no room.
-func withdraw(p *delivery, w *typeSub, f *follower, e *cache.Entry) bool {
+func (p *delivery) withdraw(w *typeSub, f *follower, e *cache.Entry) bool {
 	name := f.name.of(e)
 	if e.ServedName() != name {
 		w.subs.screen.conceal(name)

@@ -115,7 +115,7 @@ func (f *flight) current(w *typeSub) (items []item, removed []string) {
 		}
 		for e := s.follower.Collection().After(s.from); e != nil && e.Changed() <= s.to; e = e.Next() {
 			switch sub := s.stoodFor(e, f.number); {
-			case e.Resource() == nil, hides(s.follower, e):
+			case e.Resource() == nil, s.follower.hides(e):
 			case sub != nil:
 				items = append(items, item{entry: sub.entry, sub: sub, changed: sub.entry.Changed()})
 			case !w.subs.byName(s.follower, e.Key()):
@@ -139,7 +139,7 @@ func (f *flight) amongOthers(w *typeSub) (items []item) {
 		} else if r.sub == nil {
 			for s := range f.spans() {
 				if c := s.follower.Collection(); c == e.Collection() && w.subs.following(c) == s.follower &&
-					s.from < e.Changed() && e.Changed() <= s.to && !hides(s.follower, e) && !w.subs.byName(s.follower, e.Key()) {
+					s.from < e.Changed() && e.Changed() <= s.to && !s.follower.hides(e) && !w.subs.byName(s.follower, e.Key()) {
 					items = append(items, r.item)
 				}
 			}

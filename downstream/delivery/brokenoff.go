@@ -1,7 +1,5 @@
 package delivery
 
-import "github.com/xdsrelay/xdsrelay/cache"
-
 // A relay takes a quiet time for the end of a first answer (RES-2). If the answer broke off before
 // its end, silence follows all the same. So a client that is a relay is told an error of the
 // collection: it waits for another answer then. When the collection is complete the relay is sent a
@@ -9,13 +7,13 @@ import "github.com/xdsrelay/xdsrelay/cache"
 
 // tellBreak tells a relay that an answer broke off, or that all is there. It returns false if there
 // is no room.
-func tellBreak(wr *writer, f *follower) bool {
-	times, err := cache.BrokenOff(f.Collection())
+func (wr *writer) tellBreak(f *follower) bool {
+	times, err := f.Collection().BrokenOff()
 	if err != nil {
 		if !wr.tellError(err, f.name.text) {
 			return false
 		}
-	} else if !tellAllThere(wr, f) {
+	} else if !wr.tellAllThere(f) {
 		return false
 	}
 	f.broken = times
@@ -24,9 +22,9 @@ func tellBreak(wr *writer, f *follower) bool {
 
 // tellBreakAgain has a relay told once more, as it is sent a member that it names: it takes that for an
 // answer to the glob, too.
-func tellBreakAgain(w *typeSub, key string) {
+func (w *typeSub) tellBreakAgain(key string) {
 	if f := w.subs.globs.of(key); f != nil && f.broken != 0 {
-		if _, err := cache.BrokenOff(f.Collection()); err != nil {
+		if _, err := f.Collection().BrokenOff(); err != nil {
 			f.broken = 0
 		}
 	}
@@ -35,9 +33,9 @@ func tellBreakAgain(w *typeSub, key string) {
 // tellAllThere sends a member again, in a response of its own: the last one may have it too (RES-4).
 // Without any member, or any that it may have, the client is answered anew that there is nothing:
 // for "*" by a response that has no removals either.
-func tellAllThere(wr *writer, f *follower) bool {
+func (wr *writer) tellAllThere(f *follower) bool {
 	for e := f.Collection().First(); e != nil; e = e.Next() {
-		if r := e.Resource(); r != nil && !hides(f, e) {
+		if r := e.Resource(); r != nil && !f.hides(e) {
 			wr.cur = nil
 			return wr.add(e, r, f.name.of(e), false)
 		}

@@ -3,7 +3,7 @@ package delivery
 import "github.com/xdsrelay/xdsrelay/cache"
 
 // beginner reports whether the follower only needs all members that were there when it began.
-func beginner(f *follower) bool {
+func (f *follower) beginner() bool {
 	w := f.typeSub
 	switch {
 	case !w.place.incremental(), f.name.renamed, w.subs.globs.directives, w.subs.screen != nil:
@@ -21,7 +21,7 @@ func beginner(f *follower) bool {
 // something goes into it, maybe that member.
 func (p *delivery) chunks(f *follower, e *cache.Entry) *cache.Entry {
 	c := f.Collection()
-	if e == nil || e.Changed() > f.Begun() || !beginner(f) {
+	if e == nil || e.Changed() > f.Begun() || !f.beginner() {
 		return e
 	}
 	upTo := min(f.Begun(), p.upTo)

@@ -51,7 +51,7 @@ func (p *delivery) deliverName(n *nameSub) (done bool) {
 		done = true
 	case sayContent:
 		done = p.nameContent(n)
-		tellBreakAgain(w, e.Key())
+		w.tellBreakAgain(e.Key())
 	case sayRemoved:
 		done = p.writer.absent(n)
 	case sayFailed:

@@ -18,7 +18,7 @@ func (n *nameSub) tellsAbsence() bool {
 
 // concealed reports whether the client is told that there is no such resource in place of an error.
 func (n *nameSub) concealed() bool {
-	return n.entry.State() == cache.Failed && !n.holds && conceals(n.typeSub, n.entry.Err())
+	return n.entry.State() == cache.Failed && !n.holds && n.typeSub.conceals(n.entry.Err())
 }
 
 // errorOf is the error that a state-of-the-world client is told with the name, nil if there is
@@ -35,7 +35,7 @@ func (n *nameSub) errorOf() *wire.ResourceError {
 
 // mayTell reports whether the client may be told an error while removals up to a number may go.
 // An error does not go before the removal that came with it.
-func mayTell(f *follower, x *cache.LoggedError, upTo uint64) bool {
+func (f *follower) mayTell(x *cache.LoggedError, upTo uint64) bool {
 	e := f.Collection().Table().Find(x.Key())
 	return e == nil || e.Collection() != f.Collection() || !e.Marks().Tombstone || e.Changed() <= max(f.Removed(), upTo)
 }
@@ -43,12 +43,12 @@ func mayTell(f *follower, x *cache.LoggedError, upTo uint64) bool {
 // errorDue reports whether the client is to be told an error while removals up to a number may
 // go. While the members are unknown and the client may hold some, no list is due for an error
 // alone: the list would be empty (RES-2).
-func errorDue(f *follower, upTo uint64) bool {
+func (f *follower) errorDue(upTo uint64) bool {
 	if f.typeSub.list.mayHaveAll() && !f.Collection().Synced() {
 		return false
 	}
 	x := f.Collection().ErrorsAfter(f.errorSent)
-	return x != nil && mayTell(f, x, upTo)
+	return x != nil && f.mayTell(x, upTo)
 }
 
 // errorsBeside tells the errors of names whose content stays.
@@ -65,7 +65,7 @@ func (p *delivery) errorsBeside(w *typeSub) {
 // position. The error of a removed member does not go before the removal, and removals may go
 // up to a number.
 func (p *delivery) collectionErrors(f *follower, upTo uint64) {
-	for x := f.Collection().ErrorsAfter(f.errorSent); x != nil && mayTell(f, x, upTo); x = x.Next() {
+	for x := f.Collection().ErrorsAfter(f.errorSent); x != nil && f.mayTell(x, upTo); x = x.Next() {
 		if p.writer.full {
 			return
 		}
@@ -73,7 +73,7 @@ func (p *delivery) collectionErrors(f *follower, upTo uint64) {
 			if !p.writer.tellError(x.Err(), f.name.ofError(x, f.Collection())) {
 				return
 			}
-			doubtFailed(f, x)
+			f.doubtFailed(x)
 		}
 		f.errorSent = x.Number()
 	}
@@ -81,7 +81,7 @@ func (p *delivery) collectionErrors(f *follower, upTo uint64) {
 
 // doubtFailed records that the client was told an error. With one that takes a resource away the client forgets
 // what it said it holds, before it is told the removal: it needs what comes then, also if that is the same (RES-11).
-func doubtFailed(f *follower, x *cache.LoggedError) {
+func (f *follower) doubtFailed(x *cache.LoggedError) {
 	switch {
 	case x.Err().Transient():
 	case x.Key() == f.Collection().Key():
@@ -102,5 +102,5 @@ func (w *typeSub) errorsDue(upTo uint64) bool {
 // collectionErrorDue reports whether an error of a collection is to be told while removals up
 // to a number may go.
 func (s *subscribed) collectionErrorDue(upTo uint64) bool {
-	return s.hasFollower(func(f *follower) bool { return errorDue(f, upTo) })
+	return s.hasFollower(func(f *follower) bool { return f.errorDue(upTo) })
 }

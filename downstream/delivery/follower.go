@@ -34,7 +34,7 @@ func (f *follower) gave(e *cache.Entry) bool {
 // not know what a client was sent before its stream began: a client that showed a version and
 // has had no list may have everything (RES-2).
 func (f *follower) mayHave(e *cache.Entry) bool {
-	return (f.typeSub.list.mayHaveAll() || e.Added() <= max(f.sentBefore, f.Sent())) && !hides(f, e)
+	return (f.typeSub.list.mayHaveAll() || e.Added() <= max(f.sentBefore, f.Sent())) && !f.hides(e)
 }
 
 // inherit takes over from a follower of the same collection, under another spelling, that
@@ -58,7 +58,7 @@ func (f *follower) compared(key string) {
 // addsDue and removalsDue report what a Collect would find.
 func (f *follower) addsDue() bool {
 	t := f.Collection().Last()
-	return (t != nil && t.Changed() > f.Sent()) || (!f.answered && knownEmpty(f)) || (f.typeSub.place.form.renewsWhole() && f.ttl.liftDue(f.Collection())) || f.withheld.due(f) || breakDue(f)
+	return (t != nil && t.Changed() > f.Sent()) || (!f.answered && f.knownEmpty()) || (f.typeSub.place.form.renewsWhole() && f.ttl.liftDue(f.Collection())) || f.withheld.due(f) || f.breakDue()
 }
 
 func (f *follower) removalsDue() bool {
@@ -80,10 +80,10 @@ func (w *typeSub) mayHaveByAlias() bool {
 
 // breakDue reports whether a relay is to be told that an answer broke off, or that all is there
 // (tellBreak).
-func breakDue(f *follower) bool {
-	if !concludes(f.typeSub) {
+func (f *follower) breakDue() bool {
+	if !f.typeSub.concludes() {
 		return false
 	}
-	times, _ := cache.BrokenOff(f.Collection())
+	times, _ := f.Collection().BrokenOff()
 	return f.broken != times
 }

@@ -20,7 +20,7 @@ func (b *bed) freezes(forTime time.Duration, types ...string) {
 	if forTime > 0 {
 		f.Until = f.Since.Add(forTime)
 	}
-	cache.OperatorOf(b.store).Freeze(func(typeURL string, now time.Time) hold.Freeze {
+	b.store.Operator().Freeze(func(typeURL string, now time.Time) hold.Freeze {
 		for _, t := range types {
 			if t == typeURL && f.On(now) {
 				return f
@@ -37,7 +37,7 @@ func (b *bed) freezes(forTime time.Duration, types ...string) {
 // releases has an operator release everything.
 func (b *bed) releases() {
 	b.Helper()
-	cache.OperatorOf(b.store).Freeze(nil, func(string) bool { return true })
+	b.store.Operator().Freeze(nil, func(string) bool { return true })
 	b.check()
 }
 
@@ -305,12 +305,12 @@ func TestFreezeDifferences_GATE4(t *testing.T) {
 		b.says(cds, many("+", "m", 0, 3, "@1")...)
 		b.elapses(quiet)
 		c.collect()
-		if got := cache.OperatorOf(b.store).Held(true); len(got) != 0 {
+		if got := b.store.Operator().Held(true); len(got) != 0 {
 			t.Fatalf("nothing is held, and it lists %v", got)
 		}
 		b.freezes(0)
 		b.says(cds, "+m00000@2", "-m00001", "+new@1")
-		got := cache.OperatorOf(b.store).Held(true)
+		got := b.store.Operator().Held(true)
 		if len(got) != 1 || got[0].TypeURL != cds || got[0].Why != cache.HeldByOperator || !got[0].Since.Equal(time.Now()) || !got[0].Until.IsZero() {
 			t.Fatalf("%+v", got)
 		}
@@ -328,13 +328,13 @@ func TestFreezeDifferences_GATE4(t *testing.T) {
 			lines = append(lines, line.String())
 		}
 		b.expect(lines, "m00000 1 2", "m00001 1 -", "new - 1")
-		if n := len(cache.OperatorOf(b.store).Held(false)[0].Names); n != 0 {
+		if n := len(b.store.Operator().Held(false)[0].Names); n != 0 {
 			t.Fatalf("%d names are listed that nobody asked for", n)
 		}
 		b.releases()
 		b.says(cds, many("+", "m", 0, 40, "@1")...)
 		b.says(cds, many("-", "m", 0, 40, "")...)
-		if got := cache.OperatorOf(b.store).Held(true); len(got) != 1 || got[0].Why != cache.HeldByGuard || got[0].Until.IsZero() || len(got[0].Names) != 40 {
+		if got := b.store.Operator().Held(true); len(got) != 1 || got[0].Why != cache.HeldByGuard || got[0].Until.IsZero() || len(got[0].Names) != 40 {
 			t.Fatalf("%+v", got)
 		}
 	})

@@ -67,7 +67,7 @@ func (b *bed) seenByNew(typeURL string, spellings ...string) int {
 func (b *bed) holdsBack(want int) {
 	b.Helper()
 	n, counted := 0, 0
-	for _, h := range cache.OperatorOf(b.store).Held(false) {
+	for _, h := range b.store.Operator().Held(false) {
 		if h.Why == cache.HeldByGuard {
 			n += h.Lost
 		}

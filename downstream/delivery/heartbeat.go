@@ -86,7 +86,7 @@ func (w *typeSub) heartbeatsDue() bool {
 		return true
 	}
 	return w.subs.hasFollower(func(f *follower) bool {
-		return f.ttl.heartbeatsDue(f.Collection()) && (w.subs.screen == nil || visibleHeartbeat(f))
+		return f.ttl.heartbeatsDue(f.Collection()) && (w.subs.screen == nil || f.visibleHeartbeat())
 	})
 }
 
@@ -94,7 +94,7 @@ func (w *typeSub) heartbeatsDue() bool {
 // content, and by no other way.
 func (w *typeSub) toldOf(f *follower, e *cache.Entry) bool {
 	_, owed := w.answers[e.Key()]
-	return !owed && !hides(f, e) && !w.subs.byName(f, e.Key()) && e.Changed() <= f.Sent() && !w.again.lacks(e, e.Changed())
+	return !owed && !f.hides(e) && !w.subs.byName(f, e.Key()) && e.Changed() <= f.Sent() && !w.again.lacks(e, e.Changed())
 }
 
 // checkExpiry looks at the TTLs of a collection that ran out since the last Collect. A client
@@ -122,7 +122,7 @@ func (w *typeSub) checkExpiry(f *follower) {
 }
 
 // visibleHeartbeat reports whether a heartbeat is due that the client may know of.
-func visibleHeartbeat(f *follower) bool {
+func (f *follower) visibleHeartbeat() bool {
 	for l := f.Collection().Heartbeats().After(f.ttl.heartbeat); l != nil; l = l.Next() {
 		if f.typeSub.toldOf(f, l.Entry()) {
 			return true

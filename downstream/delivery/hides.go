@@ -7,7 +7,7 @@ import (
 )
 
 // hides reports whether a member does not exist to the client.
-func hides(f *follower, e *cache.Entry) bool {
+func (f *follower) hides(e *cache.Entry) bool {
 	g := f.typeSub.subs.screen
 	if g == nil {
 		return false
@@ -24,13 +24,13 @@ func hides(f *follower, e *cache.Entry) bool {
 }
 
 // hidesKey is hides for a key of which an error is to be told.
-func hidesKey(f *follower, key string) bool {
+func (f *follower) hidesKey(key string) bool {
 	g := f.typeSub.subs.screen
 	return g != nil && key != f.Collection().Key() && !g.judge.Allows(Word, g.typeURL, f.name.ofKey(key))
 }
 
 // knownEmpty reports whether a new follower may be told that there is nothing for it.
-func knownEmpty(f *follower) bool {
+func (f *follower) knownEmpty() bool {
 	c := f.Collection()
 	if f.typeSub.subs.screen == nil {
 		return (c.Len() == 0 && c.Answered())
@@ -40,7 +40,7 @@ func knownEmpty(f *follower) bool {
 
 // conceals reports whether a client is told of an error as if there were no such resource: what is wrong with
 // an entry or an alternative tells that something is there, also if the client may not have that (ACC-3).
-func conceals(w *typeSub, err *wire.ResourceError) bool {
+func (w *typeSub) conceals(err *wire.ResourceError) bool {
 	return w.subs.screen != nil && w.place.store.Resolved() && err.Code == codes.FailedPrecondition
 }
 
@@ -48,7 +48,7 @@ func conceals(w *typeSub, err *wire.ResourceError) bool {
 const maskedError = "the name leads to no resource"
 
 // mask leaves out of an error of the resolver's which names it came by.
-func mask(w *typeSub, err *wire.ResourceError) *wire.ResourceError {
+func (w *typeSub) mask(err *wire.ResourceError) *wire.ResourceError {
 	if w.subs.screen == nil || !w.place.store.Resolved() {
 		return err
 	}

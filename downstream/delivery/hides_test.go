@@ -80,10 +80,10 @@ func TestConcealedErrors_ACC3(t *testing.T) {
 			b.fails(cds, nameG1, unavailable)
 		}
 		w, err := c.c.find(cds), &wire.ResourceError{Name: "x", Code: tc.code, Message: "it leads to secret"}
-		if got := conceals(w, err); got != tc.conceals {
+		if got := w.conceals(err); got != tc.conceals {
 			t.Errorf("%+v: it is concealed: %t", tc, got)
 		}
-		got := mask(w, err)
+		got := w.mask(err)
 		if masked := got.Message == maskedError; masked != tc.masks || (!masked && got != err) || got.Name != "x" || got.Code != tc.code {
 			t.Errorf("%+v: it is told as %+v", tc, got)
 		}

@@ -36,7 +36,7 @@ func (p *delivery) list(w *typeSub, st step, upTo uint64) {
 		return
 	}
 	l := lister{delivery: p, upTo: upTo}
-	removed, sum := retained(w, upTo)
+	removed, sum := w.retained(upTo)
 	alone := st.places == 1 && len(removed) == 0
 	p.writer.typeSub, p.writer.table, p.writer.cur, p.writer.names = w, nil, nil, nil
 	must := w.list.relist || !w.list.listed || w.errorsDue(upTo)
@@ -69,7 +69,7 @@ func (p *delivery) list(w *typeSub, st step, upTo uint64) {
 
 // retained returns the resources that the client holds and that were removed after a number, and
 // what they add to the version of a list. It must differ from that of the list without them.
-func retained(w *typeSub, after uint64) (all []Named, sum digest.Sum) {
+func (w *typeSub) retained(after uint64) (all []Named, sum digest.Sum) {
 	add := func(key string, r *wire.Resource, name string) {
 		all, sum = append(all, Named{r, name}), sum.Plus(digest.Of("removed", key, string(r.Raw())))
 	}
@@ -147,7 +147,7 @@ func (l *lister) errors(w *typeSub) {
 		w.changed.errors.drop(sub)
 	}
 	for f := range w.subs.cursors() {
-		for x := f.Collection().ErrorsAfter(f.errorSent); x != nil && mayTell(f, x, l.upTo); x = x.Next() {
+		for x := f.Collection().ErrorsAfter(f.errorSent); x != nil && f.mayTell(x, l.upTo); x = x.Next() {
 			if w.subs.tellsError(f, x) {
 				l.delivery.writer.putError(x.Err(), f.name.ofError(x, f.Collection()))
 			}
@@ -197,7 +197,7 @@ func (l *lister) levelled(w *typeSub, f *follower) {
 		if pushed {
 			f.since++
 		}
-		if r := e.Resource(); r != nil && !hides(f, e) {
+		if r := e.Resource(); r != nil && !f.hides(e) {
 			l.delivery.cluster(r, l.delivery.isNew(f, e))
 		}
 		f.Advance(e)

@@ -776,12 +776,12 @@ func testModel(t *testing.T, source modelSource) {
 				ahead.unpin(some(modelSubs[1:], "unpin"), rapid.Bool().Draw(t, "unlisted"))
 			},
 			"references": func(t *rapid.T) { ahead.take(t) },
-			"freeze":     func(*rapid.T) { cache.OperatorOf(store).Freeze(frozenSince(server.now), nil) },
-			"release":    func(*rapid.T) { cache.OperatorOf(store).Freeze(nil, nil) },
+			"freeze":     func(*rapid.T) { store.Operator().Freeze(frozenSince(server.now), nil) },
+			"release":    func(*rapid.T) { store.Operator().Freeze(nil, nil) },
 			"rollback": func(t *rapid.T) {
-				all := cache.OperatorOf(store).Generations()
+				all := store.Operator().Generations()
 				g := all[rapid.IntRange(0, len(all)-1).Draw(t, "generation")]
-				if _, err := cache.OperatorOf(store).Rollback(g.Number, frozenSince(server.now), func(string) bool { return true }); err != nil {
+				if _, err := store.Operator().Rollback(g.Number, frozenSince(server.now), func(string) bool { return true }); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -811,7 +811,7 @@ func testModel(t *testing.T, source modelSource) {
 			ahead.check(t, when, exists)
 			check(when)
 		}
-		cache.OperatorOf(store).Freeze(nil, nil)
+		store.Operator().Freeze(nil, nil)
 		check("the release")
 		// Quiet: everything on its way arrives, quiet times end.
 		server.quiet()

@@ -15,7 +15,7 @@ func (w *typeSub) needs() cache.Needs {
 	if form.State {
 		n |= cache.NeedsDigests
 	}
-	if concludes(w) {
+	if w.concludes() {
 		n |= cache.NeedsBreaks
 	}
 	return n
@@ -23,7 +23,7 @@ func (w *typeSub) needs() cache.Needs {
 
 // concludes reports whether the client takes a quiet time for the end of a collection: it is a relay. A list
 // has everything, and waits for that.
-func concludes(w *typeSub) bool { return w.place.form.Relay && !w.list.full }
+func (w *typeSub) concludes() bool { return w.place.form.Relay && !w.list.full }
 
 // ring has the type collected.
 func (w *typeSub) ring() { w.place.store.Ring(&w.bell) }
@@ -56,7 +56,7 @@ func (w *typeSub) lacksHeld() bool {
 	if w.list.presented == "" {
 		return lacks && w.place.form.Relay
 	}
-	return lacks || awaitsWord(w)
+	return lacks || w.awaitsWord()
 }
 
 // lacksAll reports whether nothing is known for the client's first list: it would delete

@@ -69,7 +69,7 @@ func (c *Place) findOutage() (cause string, v Verdict) {
 			continue
 		case w.subs.anyKnown():
 			return "", Served
-		case !told && untold(&w.subs, cache.PeersOf(c.store)):
+		case !told && w.subs.untold(c.store.Peers()):
 			v = Open
 		}
 		cause = err.Message
@@ -78,7 +78,7 @@ func (c *Place) findOutage() (cause string, v Verdict) {
 }
 
 // untold reports whether the client is not told of an outage yet for something that it subscribes to.
-func untold(s *subscribed, peers cache.Peers) bool {
+func (s *subscribed) untold(peers cache.Peers) bool {
 	return s.names.has(func(n *nameSub) bool { return peers.Await(n.entry) }) ||
 		s.hasFollower(func(f *follower) bool { return peers.Await(f.Collection()) })
 }

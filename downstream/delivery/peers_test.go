@@ -17,8 +17,8 @@ import (
 func (b *bed) answersOf(other *bed) (all []cache.PeerAnswer) {
 	b.Helper()
 	wanted := other.store.Session().Wanted()
-	for _, w := range cache.PeersOf(b.store).Missing() {
-		found, unknown := cache.PeersOf(other.store).Known(w)
+	for _, w := range b.store.Peers().Missing() {
+		found, unknown := other.store.Peers().Known(w)
 		a := cache.PeerAnswer{PeerWants: cache.PeerWants{TypeURL: w.TypeURL, Kind: w.Kind}}
 		for _, name := range w.Names {
 			if !slices.Contains(unknown, name) && (name == cache.Wildcard || keyer.IsGlob(name)) {
@@ -39,7 +39,7 @@ func (b *bed) answersOf(other *bed) (all []cache.PeerAnswer) {
 
 func (b *bed) takes(want int, all []cache.PeerAnswer) {
 	b.Helper()
-	if n := cache.PeersOf(b.store).Take(all, time.Now()); n != want {
+	if n := b.store.Peers().Take(all, time.Now()); n != want {
 		b.Fatalf("took %d resources, want %d", n, want)
 	}
 	b.check()
@@ -48,7 +48,7 @@ func (b *bed) takes(want int, all []cache.PeerAnswer) {
 // missing renders what is asked of peers.
 func (b *bed) missing() string {
 	var all []string
-	for _, w := range cache.PeersOf(b.store).Missing() {
+	for _, w := range b.store.Peers().Missing() {
 		all = append(all, w.TypeURL[strings.LastIndexByte(w.TypeURL, '.')+1:]+" "+strings.Join(w.Names, " "))
 	}
 	return strings.Join(all, ", ")
@@ -187,7 +187,7 @@ func TestSUR1PeersReplaceNothing(t *testing.T) {
 // Clients are told of an outage after the peers were asked.
 func TestPeersBeforeOutage_ABS2(t *testing.T) {
 	b := newBedOf(t, cache.Limits{}, cache.Source{Peers: true})
-	p := cache.PeersOf(b.store)
+	p := b.store.Peers()
 	c := b.join()
 	before := p.Wants()
 	c.sub(eds, "a", "b")
@@ -252,7 +252,7 @@ func TestPeersAskedForOthers_ABS2(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBedOf(t, cache.Limits{}, cache.Source{Peers: true})
-			p := cache.PeersOf(b.store)
+			p := b.store.Peers()
 			first := b.join()
 			sub(first)
 			b.store.Session().SetOutage(cause)
@@ -304,7 +304,7 @@ func TestPeersAskedForOthers_ABS2(t *testing.T) {
 // A client that was rung and had to wait on is rung again.
 func TestPeersRingAgain_ABS2(t *testing.T) {
 	b := newBedOf(t, cache.Limits{}, cache.Source{Peers: true})
-	p := cache.PeersOf(b.store)
+	p := b.store.Peers()
 	b.store.Session().SetOutage("it is away")
 	c := b.join()
 	c.sub(eds, "a")
@@ -361,14 +361,14 @@ func TestSUR1PeersReplaceNoAlias(t *testing.T) {
 	b := newBed(t, cache.Limits{})
 	c := b.join()
 	c.sub(eds, "alias", "gone", "own", "free", "last")
-	if cache.PeersOf(b.store).Holds() {
+	if b.store.Peers().Holds() {
 		t.Error("it holds something")
 	}
 	b.connect(0)
 	b.says(eds, "+r@1|alias", "-gone", "+own@1")
 	c.collect()
 	b.store.Session().Lost(streamOf(0))
-	if !cache.PeersOf(b.store).Holds() {
+	if !b.store.Peers().Holds() {
 		t.Error("it holds nothing")
 	}
 	takes := func(want int, text string) {

@@ -35,7 +35,7 @@ func (p *delivery) memberRemovals(w *typeSub, f *follower, upTo uint64) {
 		_, owed := w.answers[e.Key()]
 		mayHave := held || owed || e.Added() <= f.sentBefore
 		switch {
-		case hides(f, e): // what the client holds of it goes with what else does not exist
+		case f.hides(e): // what the client holds of it goes with what else does not exist
 			f.since++
 			f.AdvanceRemovals(e)
 			continue

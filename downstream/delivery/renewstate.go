@@ -134,7 +134,7 @@ func (s *subscribed) shortestTTL(listed bool) (least time.Duration) {
 		}
 		if listed && f.Collection().Table().HasTTLs() {
 			for e := f.Collection().First(); e != nil; e = e.Next() {
-				if !hides(f, e) {
+				if !f.hides(e) {
 					look(e)
 				}
 			}

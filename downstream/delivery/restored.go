@@ -21,15 +21,15 @@ func (s *subscribed) restored() bool {
 
 // awaitsWord reports whether a list waits for the server's word of anything that is restored. For
 // each name the wait ends with its time on a stream that answers (ABS-3).
-func awaitsWord(w *typeSub) bool {
+func (w *typeSub) awaitsWord() bool {
 	t := w.place.store.FindTable(w.typeURL, cache.ByName)
-	return w.subs.hasFollower(func(f *follower) bool { return cache.AwaitsMembers(f.Collection()) }) ||
-		w.subs.names.has(func(n *nameSub) bool { return cache.AwaitsWord(t, n.entry) })
+	return w.subs.hasFollower(func(f *follower) bool { return f.Collection().AwaitsMembers() }) ||
+		w.subs.names.has(func(n *nameSub) bool { return t.AwaitsWord(n.entry) })
 }
 
 // neverHeard reports whether anything is restored, and this process has heard nothing from the server.
 // No time ends the wait for that: what a client presents is more than what a disk had (SUR-1).
-func neverHeard(w *typeSub) bool { return cache.NeverSpoke(w.place.store) && awaitsWord(w) }
+func (w *typeSub) neverHeard() bool { return w.place.store.NeverSpoke() && w.awaitsWord() }
 
 // withholds reports whether a client of the state of the world, which showed a version when its
 // stream began, keeps what it has for now. Lists of full-state types wait as a whole (lacksHeld).

@@ -26,7 +26,7 @@ func (b *bed) rolls(number uint64, want int) {
 func (b *bed) rollback(number uint64) (int, error) {
 	b.Helper()
 	f := hold.Freeze{Since: time.Now()}
-	n, err := cache.OperatorOf(b.store).Rollback(number, func(typeURL string, _ time.Time) hold.Freeze {
+	n, err := b.store.Operator().Rollback(number, func(typeURL string, _ time.Time) hold.Freeze {
 		if cache.RankOf(typeURL) == cache.RankEndpoint {
 			return hold.Freeze{}
 		}
@@ -38,7 +38,7 @@ func (b *bed) rollback(number uint64) (int, error) {
 
 // generations lists the states that the store remembers, as "number: type new/changed".
 func (b *bed) generations() (all []string) {
-	for _, g := range cache.OperatorOf(b.store).Generations() {
+	for _, g := range b.store.Operator().Generations() {
 		var line strings.Builder
 		fmt.Fprint(&line, g.Number)
 		for _, x := range g.Changes {
@@ -167,11 +167,11 @@ func TestRollback_GATE4(t *testing.T) {
 					b.Errorf("generation %d: %v", n, err)
 				}
 			}
-			if cache.OperatorOf(b.store).Frozen() {
+			if b.store.Operator().Frozen() {
 				b.Error("what failed froze")
 			}
 			b.rolls(6, 0) // to where it is: this only freezes
-			if !cache.OperatorOf(b.store).Frozen() {
+			if !b.store.Operator().Frozen() {
 				b.Error("it does not freeze")
 			}
 		},
@@ -181,7 +181,7 @@ func TestRollback_GATE4(t *testing.T) {
 			b.rolls(0, 1)
 			b.rolls(1, 1)
 			c.collect()
-			if got := cache.OperatorOf(b.store).Held(true); len(got) == 0 || got[0].Changed != 0 {
+			if got := b.store.Operator().Held(true); len(got) == 0 || got[0].Changed != 0 {
 				b.Fatalf("%+v", got)
 			}
 			b.releases()
@@ -241,18 +241,18 @@ func TestRollback_GATE4(t *testing.T) {
 			}{
 				{began.Add(-time.Second), 0}, {began, 0}, {began.Add(time.Second - 1), 0}, {began.Add(time.Second), 1}, {second.Add(-1), 1}, {second, 2}, {second.Add(time.Hour), 2},
 			} {
-				if n, ok := cache.OperatorOf(b.store).GenerationAt(tt.at); !ok || n != tt.want {
+				if n, ok := b.store.Operator().GenerationAt(tt.at); !ok || n != tt.want {
 					b.Errorf("%d: %d, %t, want %d", i, n, ok, tt.want)
 				}
 			}
-			if n, ok := cache.OperatorOf(b.store).GenerationAt(began.Add(-time.Hour)); ok {
+			if n, ok := b.store.Operator().GenerationAt(began.Add(-time.Hour)); ok {
 				b.Errorf("%d is remembered from before there was anything", n)
 			}
 			for range 3 {
 				b.elapses(time.Minute)
 				b.says(cds, fmt.Sprint("+m00000@", time.Now().Unix()))
 			}
-			if n, ok := cache.OperatorOf(b.store).GenerationAt(began); ok {
+			if n, ok := b.store.Operator().GenerationAt(began); ok {
 				b.Errorf("%d is remembered", n)
 			}
 		},

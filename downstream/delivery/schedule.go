@@ -144,7 +144,7 @@ func (s *schedule) incomplete(w *typeSub) bool {
 	if !w.lacksHeld() {
 		return false
 	}
-	if w.list.presented != "" && neverHeard(w) {
+	if w.list.presented != "" && w.neverHeard() {
 		return true
 	}
 	end := w.list.begun.Add(s.ListHold)

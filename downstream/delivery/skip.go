@@ -7,7 +7,7 @@ import "github.com/xdsrelay/xdsrelay/cache"
 // it advances past what came and went between two lists.
 func (stateFormat) skip(w *typeSub) {
 	for f := range w.subs.cursors() {
-		skipUntold(w, f)
+		w.skipUntold(f)
 	}
 	if w.list.full {
 		return
@@ -29,9 +29,9 @@ func (stateFormat) skip(w *typeSub) {
 	}
 }
 
-func skipUntold(w *typeSub, f *follower) {
+func (w *typeSub) skipUntold(f *follower) {
 	c := f.Collection()
-	skipErrors(f)
+	f.skipErrors()
 	if w.list.full && w.place.form.TTL {
 		w.checkExpiry(f)
 	}
@@ -54,7 +54,7 @@ func skipUntold(w *typeSub, f *follower) {
 	}
 	f.SkipRemovals(c.Floor())
 	f.held = nil
-	if !c.Wildcard() && knownEmpty(f) {
+	if !c.Wildcard() && f.knownEmpty() {
 		f.answered = true
 	}
 }
@@ -63,16 +63,16 @@ func skipUntold(w *typeSub, f *follower) {
 // and nothing to wait for.
 func (incrementalFormat) skip(w *typeSub) {
 	for f := range w.subs.each() {
-		skipUnknown(w, f)
+		w.skipUnknown(f)
 	}
 }
 
-func skipUnknown(w *typeSub, f *follower) {
+func (w *typeSub) skipUnknown(f *follower) {
 	for e := f.NextRemoval(); e != nil; e = e.Next() {
 		if _, owed := w.answers[e.Key()]; owed || f.mayHave(e) || f.held.has(e.Key()) {
 			return
 		}
-		if hides(f, e) {
+		if f.hides(e) {
 			f.since++ // no other change replaced it
 		}
 		f.AdvanceRemovals(e)
@@ -80,7 +80,7 @@ func skipUnknown(w *typeSub, f *follower) {
 }
 
 // skipErrors advances past errors that the follower does not tell.
-func skipErrors(f *follower) {
+func (f *follower) skipErrors() {
 	for x := f.Collection().ErrorsAfter(f.errorSent); x != nil && !f.typeSub.subs.tellsError(f, x); x = x.Next() {
 		f.errorSent = x.Number()
 	}

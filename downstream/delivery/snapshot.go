@@ -142,7 +142,7 @@ func (c *Place) takeSnapshot(typeURL string) *Snapshot {
 	}
 	t := snapshotTaker{
 		typeSub: w, names: make(map[string]bool),
-		taken: &Snapshot{Complete: w.subs.known(), Known: w.subs.anyKnown(), Restored: w.subs.restored(), Awaited: awaitsWord(w), Open: w.subs.open()},
+		taken: &Snapshot{Complete: w.subs.known(), Known: w.subs.anyKnown(), Restored: w.subs.restored(), Awaited: w.awaitsWord(), Open: w.subs.open()},
 	}
 	t.all()
 	if !w.list.listed {
@@ -201,13 +201,13 @@ func (t *snapshotTaker) all() {
 		}
 		t.restore(sub.entry, denied)
 		if sub.entry.Err() != nil && !sub.concealed() {
-			t.taken.Errors = append(t.taken.Errors, NamedError{mask(w, sub.entry.Err()), sub.spelling})
+			t.taken.Errors = append(t.taken.Errors, NamedError{w.mask(sub.entry.Err()), sub.spelling})
 		}
 	}
 	w.changed.errors.names = nil // all of it was told
 	for f := range w.subs.cursors() {
 		for e := f.Collection().First(); e != nil; e = e.Next() {
-			hidden := hides(f, e)
+			hidden := f.hides(e)
 			if !hidden && !w.subs.byName(f, e.Key()) {
 				t.add(e, f.name.of(e))
 			}
@@ -231,7 +231,7 @@ func (t *snapshotTaker) restore(e *cache.Entry, hidden bool) {
 func (t *snapshotTaker) errors(f *follower) {
 	for x := f.Collection().ErrorsAfter(0); x != nil; x = x.Next() {
 		if t.typeSub.subs.tellsError(f, x) {
-			t.taken.Errors = append(t.taken.Errors, NamedError{mask(t.typeSub, x.Err()), f.name.ofError(x, f.Collection())})
+			t.taken.Errors = append(t.taken.Errors, NamedError{t.typeSub.mask(x.Err()), f.name.ofError(x, f.Collection())})
 		}
 	}
 }

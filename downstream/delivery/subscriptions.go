@@ -117,7 +117,7 @@ func (s *subscribed) has(name string) bool {
 	}
 	return s.hasFollower(func(f *follower) bool {
 		e := f.Collection().Table().Find(name)
-		return e != nil && f.Passed(e) && !hides(f, e)
+		return e != nil && f.Passed(e) && !f.hides(e)
 	})
 }
 
@@ -175,8 +175,8 @@ func (s *subscribed) byName(f *follower, key string) bool {
 // that is told NOT_FOUND drops the resource. A member of which the error tells too much is not there.
 func (s *subscribed) tellsError(f *follower, x *cache.LoggedError) bool {
 	key := x.Key()
-	return !s.names.named(key) && !(f.name.wildcard && s.parts.named(key, s)) && !hidesKey(f, key) &&
-		(key == f.Collection().Key() || !conceals(f.typeSub, x.Err()))
+	return !s.names.named(key) && !(f.name.wildcard && s.parts.named(key, s)) && !f.hidesKey(key) &&
+		(key == f.Collection().Key() || !f.typeSub.conceals(x.Err()))
 }
 
 // answerName returns the name under which a member is sent in place of another subscription:
@@ -230,7 +230,7 @@ func (s *subscribed) star() *follower {
 func (s *subscribed) lookupIn(f *follower, key string) (e *cache.Entry, willTell bool) {
 	e = f.Collection().Table().Find(key)
 	switch {
-	case e == nil || e.Collection() != f.Collection() || hides(f, e):
+	case e == nil || e.Collection() != f.Collection() || f.hides(e):
 		return nil, false
 	case e.Marks().Tombstone:
 		return nil, e.Changed() > f.Removed()

@@ -99,5 +99,5 @@ func (w *typeSub) additionsDue() bool {
 
 func (w *typeSub) removalsDue() bool {
 	return w.answers.due(&w.subs, true) || w.changed.has((*nameSub).takesAway) ||
-		w.subs.hasFollower(func(f *follower) bool { return f.removalsDue() || errorDue(f, anyNumber) })
+		w.subs.hasFollower(func(f *follower) bool { return f.removalsDue() || f.errorDue(anyNumber) })
 }

@@ -76,7 +76,7 @@ func (u *update) subscribeName(n cache.Name) {
 	if sub.entry.Err() != nil && sub.entry.Exists() {
 		w.changed.errors.add(sub)
 	}
-	cache.AskAgain(sub.entry, w.place.store.Now)
+	sub.entry.AskAgain(w.place.store.Now)
 	if sub.entry.Marks().Overdue && sub.entry.Open() {
 		sub.tooLate() // a reader subscribes to what others wait for no longer
 	}

@@ -87,13 +87,13 @@ func (c *Place) sendEndpoints(name string) (due bool) {
 	if w == nil {
 		return false
 	}
-	c.store.View(func() { due = sendEndpoints(w, name) })
+	c.store.View(func() { due = w.sendEndpoints(name) })
 	return due
 }
 
 // sendEndpoints does so for the subscriptions to endpoints. The caller holds the store's lock for
 // reading.
-func sendEndpoints(w *typeSub, name string) (due bool) {
+func (w *typeSub) sendEndpoints(name string) (due bool) {
 	if sub := w.subs.names.get(name); sub != nil {
 		w.held.drop(sub.entry.Key()) // RES-11 yields
 		if sub.response > w.progress.before {
@@ -106,7 +106,7 @@ func sendEndpoints(w *typeSub, name string) (due bool) {
 		return sub.dirty
 	}
 	for f := range w.subs.cursors() {
-		if e := f.Collection().Table().Find(name); e != nil && f.Passed(e) && e.Changed() <= f.sentBefore && !hides(f, e) && !w.subs.byName(f, e.Key()) {
+		if e := f.Collection().Table().Find(name); e != nil && f.Passed(e) && e.Changed() <= f.sentBefore && !f.hides(e) && !w.subs.byName(f, e.Key()) {
 			w.answers.owe(cache.Name{Spelling: f.name.of(e), Key: e.Key()})
 			return true
 		}

@@ -208,7 +208,7 @@ func (wr *writer) tellError(err *wire.ResourceError, name string) bool {
 
 // putError is tellError if there is room.
 func (wr *writer) putError(err *wire.ResourceError, name string) {
-	wr.typeSub.place.format.fail(wr.cur, mask(wr.typeSub, err), name)
+	wr.typeSub.place.format.fail(wr.cur, wr.typeSub.mask(err), name)
 }
 
 // start gives the writer the bounds of the batches of one store.

@@ -161,7 +161,7 @@ func (s *Server) give(g grpc.ServerStream, store *cache.Store, req *wire.DeltaRe
 	if len(w.Names) == 1 && w.Names[0] == cache.Wildcard {
 		w.Kind = cache.WholeType
 	}
-	found, unknown := cache.PeersOf(store).Known(w)
+	found, unknown := store.Peers().Known(w)
 	now, limit := store.Now(), s.MessageSize()
 	var b wire.Builder
 	flush := func(more int) error {
