@@ -105,23 +105,27 @@ func (n nacks) spent(e envelope) bool {
 var contentSeed = maphash.MakeSeed()
 
 // contentSum tells the contents of responses apart, versions aside: a server may have a new one for the same content.
-// Of a response that cannot be decoded the reason is all that there is.
-func contentSum(r *wire.Received) uint64 {
+// Nor does the order count: a server may keep its resources in a map. Of a response that cannot be decoded the reason
+// is all that there is.
+func contentSum(r *wire.Received) (sum uint64) {
 	var h maphash.Hash
 	h.SetSeed(contentSeed)
-	part := func(text string) {
-		maphash.WriteComparable(&h, len(text))
-		_, _ = h.WriteString(text) // it never fails
+	add := func(kind byte, name string, payload []byte) {
+		h.Reset()
+		_ = h.WriteByte(kind) // it never fails, and neither do these
+		maphash.WriteComparable(&h, len(name))
+		_, _ = h.WriteString(name)
+		_, _ = h.Write(payload)
+		sum += h.Sum64()
 	}
 	if r.Err != nil {
-		part(r.Err.Error())
+		add('e', r.Err.Error(), nil)
 	}
 	for _, res := range r.Resources {
-		part(res.Name)
-		_, _ = h.Write(res.Any())
+		add('c', res.Name, res.Any())
 	}
 	for _, name := range r.Removed {
-		part(name)
+		add('r', name, nil)
 	}
-	return h.Sum64()
+	return sum
 }

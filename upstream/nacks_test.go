@@ -243,3 +243,23 @@ func TestNacksAreBounded_SUR8(t *testing.T) {
 		t.Errorf("%d NACKs are due, want %d", got, maxTypes/2)
 	}
 }
+
+// A server that keeps its resources in a map sends the same content in another order.
+func TestNackOfTheSameContentInAnotherOrder_SUR8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serveAny("a")
+		store := newStore(sub(clusters, "*"))
+		store.refuse = errors.New("not this")
+		run(t, newUpstream(t, n.speaking(AggregatedGRPC, "a")), store, nil)
+		as := srv.accept(stateADS)
+		as.expect("[] v= n=")
+		as.state(clusters, "1", "n1", "c", "d")
+		as.expect("[] v= n=n1 NACK not this")
+		as.state(clusters, "2", "n2", "d", "c")
+		synctest.Wait()
+		as.silent()
+		<-time.After(nackPause)
+		as.expect("[] v= n=n2 NACK not this")
+	})
+}
