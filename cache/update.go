@@ -91,7 +91,13 @@ func newUpdate(r *wire.Response, received time.Time) (*update, error) {
 // nothing is known of their payloads either, but that they are no payloads of others (ACK-6): Istio's types of the Mesh
 // Configuration Protocol all have the same one.
 func mayHold(typeURL, payload string) bool {
-	return wire.MayHold(typeURL, payload) || !apiservices.Known(typeURL) && !apiservices.Known(payload)
+	return wire.MayHold(typeURL, payload) || !knownType(typeURL) && !knownType(payload)
+}
+
+// knownType reports whether this build knows a type, whatever stands before the message's name: clients do not look at that.
+func knownType(typeURL string) bool {
+	_, is := keyer.KnownType(typeURL)
+	return is || apiservices.Known(typeURL)
 }
 
 // keysOfErrors works out the keys of the errors. Of two errors of one name the first counts.

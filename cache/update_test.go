@@ -152,7 +152,7 @@ func TestPayloadTypes_ACK6_VAR8(t *testing.T) {
 		taken       bool
 	}{
 		{entries, mcp, true}, {entries, entries, true}, {entries, wire.RedirectTypeURL, true},
-		{entries, cds, false}, {cds, mcp, false}, {cds, "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", false}, {cds + "Collection", mcp, false}, {cds, cds, true},
+		{entries, cds, false}, {entries, "example.com/envoy.extensions.transport_sockets.tls.v3.Secret", false}, {cds, mcp, false}, {cds, "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", false}, {cds + "Collection", mcp, false}, {cds, cds, true},
 	} {
 		payload, err := anypb.New(&emptypb.Empty{})
 		if err != nil {
