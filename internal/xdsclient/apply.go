@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -13,9 +14,6 @@ import (
 const keepCap = 64
 
 var errTypeURL = errors.New("a response for a type that was not requested on this stream")
-
-// redirect is the type of a payload that stands for a resource of any type (LOC-1).
-const redirect = "type.googleapis.com/xds.core.v3.ResourceLocator"
 
 // handle takes a response up and answers it.
 func (l *link) handle(r *wire.Received) {
@@ -75,11 +73,11 @@ func (l *link) compare(r *wire.Received) error {
 	return nil
 }
 
-// checkNames refuses a response that has payloads of another type, or that says
-// two things of one name (ACK-6, RES-4).
+// checkNames refuses a response that has payloads of another type, if its own is known, or that
+// says two things of one name (ACK-6, RES-4, VAR-8).
 func checkNames(r *wire.Response) error {
 	for _, res := range r.Resources {
-		if typeURL := res.TypeURL(); typeURL != r.TypeURL && typeURL != redirect && res.HasPayload() {
+		if typeURL := res.TypeURL(); res.HasPayload() && !wire.MayHold(r.TypeURL, typeURL) && apiservices.Known(r.TypeURL) {
 			return fmt.Errorf("the resource %q is a %q in a response for %q", res.Name, typeURL, r.TypeURL)
 		}
 	}

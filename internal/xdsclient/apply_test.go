@@ -356,3 +356,21 @@ func TestACK4_keep(t *testing.T) {
 		})
 	}
 }
+
+// Of a type that nobody knows payloads may be of any type, as Istio's are of its Mesh Configuration Protocol. A list
+// collection comes under the type of its members too (LIST-1).
+func TestVAR8_LIST1_otherPayloadTypes(t *testing.T) {
+	const entries, mcp = "networking.istio.io/v1alpha3/ServiceEntry", "type.googleapis.com/istio.mcp.v1alpha1.Resource"
+	for typeURL, payloadType := range map[string]string{entries: mcp, clusterType: clusterType + "Collection"} {
+		over(t, []variant{{"VAR-4 incremental ADS", Incremental, false}}, func(s *script) {
+			c := s.client(Options{})
+			c.Subscribe(typeURL, "shop/a")
+			running(s.T, c)
+			s.sendMessage(typeURL, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: "n1", Resources: []*discoveryv3.Resource{
+				{Name: "shop/a", Version: "1", Resource: &anypb.Any{TypeUrl: payloadType}},
+			}})
+			expect(s.T, "answer", []string{"ack n1"}, s.answered())
+			expect(s.T, "held", 1, c.Len(typeURL))
+		})
+	}
+}
