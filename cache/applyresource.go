@@ -164,9 +164,7 @@ func (u *update) failEntry(t *Table, e *Entry, re *wire.ResourceError) {
 	}
 	if keeps {
 		e.extra.setErr(own(re))
-		if e.extra.audience != nil {
-			e.extra.audience.Erred()
-		}
+		e.notify(Notice{Event: Erred})
 		return
 	}
 	wasOpen := e.Open()

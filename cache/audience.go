@@ -20,24 +20,10 @@ const (
 func (n Needs) Has(some Needs) bool { return n&some == some }
 
 // Audience is all subscriptions to one name. A change costs content one call, however many
-// clients there are; the audience goes through them. All methods but Count and Any are called under the store's lock for writing.
+// clients there are; the audience goes through them. Notify and Hears are called under the store's lock for writing.
 type Audience interface {
-	// Changed tells of new content.
-	Changed()
-	// Removed tells that the name stands for nothing now.
-	Removed(r Removal)
-	// Confirmed tells that the server has the content, which was restored (SUR-1).
-	Confirmed()
-	// Renewed tells of a heartbeat. ttlRemoved says that the server removed the ttl (TTL-4).
-	Renewed(ttlRemoved bool)
-	// Erred tells of an error beside the content (ERR-1), and Recovered that it is over.
-	Erred()
-	Recovered()
-	// Overdue tells that the name is waited for no longer (RES-7).
-	Overdue()
-	// DigestChanged tells that the name's part of the digests changed.
-	DigestChanged(was, is digest.Sum)
-
+	// Notify tells of what happened to the name.
+	Notify(n Notice)
 	// Any reports whether a subscription has some needs, and Count how many have.
 	Any(needs Needs) bool
 	Count(needs Needs) int
@@ -46,16 +32,36 @@ type Audience interface {
 	Hears(asked *Asked) bool
 }
 
-// Removal tells subscriptions to a name that the resource does not exist any more.
-type Removal struct {
-	// Was is the content before, if lists may go on holding it (ADS-1).
-	Was *wire.Resource
-	// Again says that the name stood for nothing before: a client that was not told yet is to
-	// be told.
-	Again bool
-	// Expired says that the ttl ran out of the content that came with the change Content.
-	Expired bool
-	Content uint64
+// Event is what happened to a name.
+type Event uint8
+
+// The events.
+const (
+	Changed       Event = iota // there is new content
+	Removed                    // the name stands for nothing now
+	Confirmed                  // the server has the content, which was restored (SUR-1)
+	Renewed                    // a heartbeat came
+	Erred                      // there is an error beside the content (ERR-1)
+	Recovered                  // that error is over
+	Overdue                    // the name is waited for no longer (RES-7)
+	DigestChanged              // the name's part of the digests changed
+)
+
+// Notice tells the subscriptions to a name of an event. The other fields are of the events that they name.
+type Notice struct {
+	Event Event
+
+	// Removed: Again says that the name stood for nothing before, so that a client that was not told yet is to be
+	// told; Expired that the ttl ran out of the content that came with the change Content; Retained is the content
+	// before, if lists may go on holding it (ADS-1).
+	Again    bool
+	Expired  bool
+	Content  uint64
+	Retained *wire.Resource
+	// Renewed: the server removed the ttl (TTL-4).
+	TTLRemoved bool
+	// DigestChanged.
+	Was, Is digest.Sum
 }
 
 // maxAsked bounds the clients that are looked at to learn whether one of them is sent what a

@@ -32,17 +32,10 @@ func (t *Table) become(e *Entry, to content, why cause, at time.Time) {
 	if why == said {
 		t.announce(e, &to, at)
 	}
-	n := notice{Removal: Removal{Again: !e.Exists() && !e.Open(), Content: e.changed}, was: e.res} // who was not told yet is to be told still
+	was, n := e.res, Notice{Again: !e.Exists() && !e.Open(), Content: e.changed} // a client that was not told yet is to be told still
 	t.leave(e, &to, why)
 	e.res, e.state = to.res, to.state
-	t.enter(e, &to, why, &n, at)
-}
-
-// notice is what subscribers are told of a change, and what was there before.
-type notice struct {
-	Removal
-
-	was *wire.Resource
+	t.enter(e, was, &to, why, &n, at)
 }
 
 // announce ends what was to become of an entry otherwise.
@@ -88,7 +81,7 @@ func (t *Table) leave(e *Entry, to *content, why cause) {
 }
 
 // enter begins what new content, or the lack of any, means, and tells the subscribers.
-func (t *Table) enter(e *Entry, to *content, why cause, n *notice, at time.Time) {
+func (t *Table) enter(e *Entry, was *wire.Resource, to *content, why cause, n *Notice, at time.Time) {
 	switch why {
 	case said:
 		t.shareKey(e)
@@ -96,7 +89,7 @@ func (t *Table) enter(e *Entry, to *content, why cause, n *notice, at time.Time)
 		if to.res != nil {
 			t.come(e, to, at)
 		} else {
-			t.depart(e, to, n)
+			t.depart(e, was, to, n)
 		}
 		t.digests.contentChanged(e)
 	case repeated:
@@ -111,7 +104,7 @@ func (t *Table) enter(e *Entry, to *content, why cause, n *notice, at time.Time)
 	case forgotten: // nobody is told, and no digest has it
 	}
 	t.references.contentChanged(e)
-	t.noteStrays(e, n.was, to.res)
+	t.noteStrays(e, was, to.res)
 	if why == said {
 		t.tell(e, to, n)
 	}
@@ -141,7 +134,7 @@ func (t *Table) come(e *Entry, to *content, at time.Time) {
 }
 
 // depart takes an entry without content out of its place.
-func (t *Table) depart(e *Entry, to *content, n *notice) {
+func (t *Table) depart(e *Entry, was *wire.Resource, to *content, n *Notice) {
 	if e.coll != nil {
 		e.coll.dropError(e.key)
 	}
@@ -154,7 +147,7 @@ func (t *Table) depart(e *Entry, to *content, n *notice) {
 		c.remove(e, number)
 		t.store.changes.add(c)
 	}
-	n.Was = t.retain(e, n.was)
+	n.Retained = t.retain(e, was)
 	e.marks.Alias, e.marks.ReusedVersion = false, false
 	e.extra.setErr(to.err)
 	n.Expired = e.extra.life.ranOut()
@@ -162,20 +155,17 @@ func (t *Table) depart(e *Entry, to *content, n *notice) {
 }
 
 // tell tells the subscribers of an entry, and reviews the relay's own demand for it.
-func (t *Table) tell(e *Entry, to *content, n *notice) {
+func (t *Table) tell(e *Entry, to *content, n *Notice) {
 	if to.res != nil {
 		t.store.changes.bring(e)
-		if e.extra.audience != nil {
-			e.extra.audience.Changed()
-		}
+		e.notify(*n)
 		if i := e.extra.demand; i != nil && i.idle {
 			i.review()
 		}
 		return
 	}
-	if e.extra.audience != nil {
-		e.extra.audience.Removed(n.Removal)
-	}
+	n.Event = Removed
+	e.notify(*n)
 	switch i := e.extra.demand; {
 	case i == nil && e.wanted():
 		// The relay asks for a member's name by itself now: its glob may be evicted before
@@ -208,9 +198,7 @@ func (t *Table) clearError(e *Entry) {
 	}
 	e.extra.setErr(nil)
 	t.excuses.drop(e)
-	if e.extra.audience != nil {
-		e.extra.audience.Recovered()
-	}
+	e.notify(Notice{Event: Recovered})
 }
 
 // noteName records how the server spells the name. The resolver asks by key: there the spelling
@@ -266,7 +254,5 @@ func (t *Table) returned(e *Entry) {
 	} else {
 		e.changed = n
 	}
-	if e.extra.audience != nil {
-		e.extra.audience.Changed()
-	}
+	e.notify(Notice{Event: Changed})
 }

@@ -13,10 +13,14 @@ import (
 type recorder struct {
 	crowd
 
-	removals []Removal
+	removals []Notice
 }
 
-func (r *recorder) Removed(x Removal) { r.removals = append(r.removals, x) }
+func (r *recorder) Notify(n Notice) {
+	if n.Event == Removed {
+		r.removals = append(r.removals, n)
+	}
+}
 
 // record has clients with some needs watch a name.
 func (k *kept) record(key string, needs Needs) *recorder {

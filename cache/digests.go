@@ -37,9 +37,7 @@ func (d *digests) contentChanged(e *Entry) {
 	if e.Member() {
 		e.coll.sum = e.coll.sum.Minus(was).Plus(e.extra.sum)
 	}
-	if e.extra.audience != nil {
-		e.extra.audience.DigestChanged(was, e.extra.sum)
-	}
+	e.notify(Notice{Event: DigestChanged, Was: was, Is: e.extra.sum})
 }
 
 // check verifies the sums of the entries, and the number of clients that need them.

@@ -204,6 +204,13 @@ func (e *Entry) Digest() digest.Sum { return e.extra.sum }
 // Audience is all subscriptions to the name, nil for none.
 func (e *Entry) Audience() Audience { return e.extra.audience }
 
+// notify tells the subscriptions to the name.
+func (e *Entry) notify(n Notice) {
+	if a := e.extra.audience; a != nil {
+		a.Notify(n)
+	}
+}
+
 // Absence is why the name stands for nothing, nil for no more than its state.
 func (e *Entry) Absence() *Absence { return e.extra.absence }
 

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache/digest"
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -198,23 +197,19 @@ func (l *listener) unwatch(key string) {
 	})
 }
 
-func (c *crowd) tell() {
+func (c *crowd) Notify(n Notice) {
+	switch n.Event {
+	case Recovered, Overdue, DigestChanged:
+		return
+	}
 	for _, l := range *c {
 		l.changes++
 		l.store.Ring(&l.typed)
 	}
 }
 
-func (c *crowd) Changed()                      { c.tell() }
-func (c *crowd) Removed(Removal)               { c.tell() }
-func (c *crowd) Confirmed()                    { c.tell() }
-func (c *crowd) Renewed(bool)                  { c.tell() }
-func (c *crowd) Erred()                        { c.tell() }
-func (c *crowd) Recovered()                    {}
-func (c *crowd) Overdue()                      {}
-func (c *crowd) DigestChanged(_, _ digest.Sum) {}
-func (c *crowd) Any(needs Needs) bool          { return c.Count(needs) > 0 }
-func (c *crowd) Hears(*Asked) bool             { return true }
+func (c *crowd) Any(needs Needs) bool { return c.Count(needs) > 0 }
+func (c *crowd) Hears(*Asked) bool    { return true }
 
 func (c *crowd) Count(needs Needs) (n int) {
 	for _, l := range *c {

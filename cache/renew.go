@@ -33,9 +33,7 @@ func (t *Table) tellHeartbeat(e *Entry) {
 	if e.Member() {
 		t.store.changes.addHeartbeat(e.coll, e.extra.life)
 	}
-	if e.extra.audience != nil {
-		e.extra.audience.Renewed(!e.extra.life.HasTTL())
-	}
+	e.notify(Notice{Event: Renewed, TTLRemoved: !e.extra.life.HasTTL()})
 }
 
 // heartbeat renews the TTL of the resource that r names. r has no payload. It reports whether the

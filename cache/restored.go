@@ -80,9 +80,7 @@ func (t *Table) confirm(e *Entry) {
 		return
 	}
 	t.become(e, content{state: Present, res: e.res.Confirmed()}, repeated, t.store.cache.Now())
-	if e.extra.audience != nil {
-		e.extra.audience.Confirmed()
-	}
+	e.notify(Notice{Event: Confirmed})
 	if e.Member() {
 		for _, f := range e.coll.followers {
 			if f.follower.AwaitsMembers() {

@@ -179,9 +179,7 @@ func (t *Table) waitNoLonger(e *Entry, why func(name string) *wire.ResourceError
 	if why != nil && e.state == Unknown {
 		t.become(e, content{state: Failed, err: why(e.Name())}, said, now)
 	}
-	if a := e.extra.audience; a != nil {
-		a.Overdue()
-	}
+	e.notify(Notice{Event: Overdue})
 }
 
 // errSilence is the error of a name that the server did not answer.

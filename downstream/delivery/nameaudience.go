@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/cache/digest"
 )
 
 // audience is all subscriptions to one name.
@@ -59,80 +58,58 @@ func (n *nameSub) leave(others cache.Audience) cache.Audience {
 	return a
 }
 
-func (s *sole) Changed()                         { s.audience().Changed() }
-func (s *sole) Removed(r cache.Removal)          { s.audience().Removed(r) }
-func (s *sole) Confirmed()                       { s.audience().Confirmed() }
-func (s *sole) Renewed(ttlRemoved bool)          { s.audience().Renewed(ttlRemoved) }
-func (s *sole) Erred()                           { s.audience().Erred() }
-func (s *sole) Recovered()                       { s.audience().Recovered() }
-func (s *sole) Overdue()                         { s.audience().Overdue() }
-func (s *sole) DigestChanged(was, is digest.Sum) { s.audience().DigestChanged(was, is) }
-func (s *sole) Any(needs cache.Needs) bool       { return s.audience().Any(needs) }
-func (s *sole) Count(needs cache.Needs) int      { return s.audience().Count(needs) }
-func (s *sole) Hears(asked *cache.Asked) bool    { return s.audience().Hears(asked) }
+func (s *sole) Notify(notice cache.Notice)    { s.audience().Notify(notice) }
+func (s *sole) Any(needs cache.Needs) bool    { return s.audience().Any(needs) }
+func (s *sole) Count(needs cache.Needs) int   { return s.audience().Count(needs) }
+func (s *sole) Hears(asked *cache.Asked) bool { return s.audience().Hears(asked) }
 
-// Changed makes the new content due for each client.
-func (a *audience) Changed() {
+// Notify makes what is due to each client due.
+func (a *audience) Notify(notice cache.Notice) {
 	for _, n := range *a {
+		switch notice.Event {
+		case cache.Changed:
+			n.push()
+		case cache.Removed:
+			n.removed(&notice)
+		case cache.Confirmed:
+			n.confirmed()
+		case cache.Renewed:
+			n.renewed(notice.TTLRemoved)
+		case cache.Erred:
+			n.typeSub.changed.errors.add(n)
+			n.typeSub.ring()
+		case cache.Recovered:
+			n.typeSub.changed.errors.drop(n)
+		case cache.Overdue:
+			n.tooLate()
+			n.lateLoss()
+			n.typeSub.ring()
+		case cache.DigestChanged: // a part of the sum of what the client names
+			n.typeSub.subs.names.sum = n.typeSub.subs.names.sum.Minus(notice.Was).Plus(notice.Is)
+		}
+	}
+}
+
+// removed makes it due that the name stands for nothing.
+func (n *nameSub) removed(notice *cache.Notice) {
+	if notice.Retained != nil && n.holds && n.typeSub.list.full {
+		n.retained = notice.Retained
+	}
+	n.absenceDue = n.absenceDue || !n.entry.Open() || (notice.Again && n.dirty)
+	if !notice.Expired || !n.dropsByItself(notice.Content) {
 		n.push()
 	}
 }
 
-// Removed makes it due that the name stands for nothing.
-func (a *audience) Removed(r cache.Removal) {
-	for _, n := range *a {
-		if r.Was != nil && n.holds && n.typeSub.list.full {
-			n.retained = r.Was
-		}
-		n.absenceDue = n.absenceDue || !n.entry.Open() || (r.Again && n.dirty)
-		if !r.Expired || !n.dropsByItself(r.Content) {
-			n.push()
-		}
-	}
-}
-
-// Renewed makes a heartbeat due for the clients that can do ttl. A client of the state of the
+// renewed makes a heartbeat due if the client can do ttl. A client of the state of the
 // world is sent the content if the server removed the ttl: nothing else says so (TTL-4).
-func (a *audience) Renewed(ttlRemoved bool) {
-	for _, n := range *a {
-		switch form := n.typeSub.place.form; {
-		case !form.TTL:
-		case form.renewsWhole() && ttlRemoved:
-			n.repeat()
-		default:
-			n.renew()
-		}
-	}
-}
-
-// Erred makes an error due that leaves the content.
-func (a *audience) Erred() {
-	for _, n := range *a {
-		n.typeSub.changed.errors.add(n)
-		n.typeSub.ring()
-	}
-}
-
-// Recovered takes that back.
-func (a *audience) Recovered() {
-	for _, n := range *a {
-		n.typeSub.changed.errors.drop(n)
-	}
-}
-
-// Overdue makes due what waited for the name's answer.
-func (a *audience) Overdue() {
-	for _, n := range *a {
-		n.tooLate()
-		n.lateLoss()
-		n.typeSub.ring()
-	}
-}
-
-// DigestChanged replaces the name's part of the sum of what each client names.
-func (a *audience) DigestChanged(was, is digest.Sum) {
-	for _, n := range *a {
-		n.typeSub.subs.names.sum = n.typeSub.subs.names.sum.Minus(was).Plus(is)
+func (n *nameSub) renewed(ttlRemoved bool) {
+	switch form := n.typeSub.place.form; {
+	case !form.TTL:
+	case form.renewsWhole() && ttlRemoved:
+		n.repeat()
+	default:
+		n.renew()
 	}
 }
 

@@ -107,15 +107,13 @@ func (p *delivery) withheld(w *typeSub, f *follower) {
 	}
 }
 
-// Confirmed makes content due that was withheld, and tells readers that the mark is gone.
-func (a *audience) Confirmed() {
-	for _, n := range *a {
-		w := n.typeSub
-		switch {
-		case n.withheld, w.place.reads():
-			n.repeat()
-		case w.list.mayHaveAll(), w.place.subscriber == nil: // its list, or its poll, waits for it
-			w.ring()
-		}
+// confirmed makes content due that was withheld, and tells readers that the mark is gone.
+func (n *nameSub) confirmed() {
+	w := n.typeSub
+	switch {
+	case n.withheld, w.place.reads():
+		n.repeat()
+	case w.list.mayHaveAll(), w.place.subscriber == nil: // its list, or its poll, waits for it
+		w.ring()
 	}
 }
