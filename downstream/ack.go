@@ -66,6 +66,7 @@ func (st *stream) settle(t *typeState, r *discoveryRequest, b *delivery.Batch) {
 	place := st.subscriber.Place(b.Store)
 	if r.rejection == nil {
 		st.tell(t, b, verdict.Word{Kind: verdict.Accepted})
+		st.accepted(t, b)
 		if st.subscriber.Accepted(place, b) {
 			st.calm = false
 		}
@@ -80,6 +81,18 @@ func (st *stream) settle(t *typeState, r *discoveryRequest, b *delivery.Batch) {
 		st.subscriber.Offer()
 	}
 	st.calm = false // the good part of the response is sent again (ACK-3)
+}
+
+// accepted notes from which scope the client has the type, once on a stream (ACK-4).
+func (st *stream) accepted(t *typeState, b *delivery.Batch) {
+	if t.accepted {
+		return
+	}
+	var room [1]delivery.Part
+	t.accepted = st.routing.routes.Accepted(b.Store, t.url)
+	for _, part := range b.Parts(room[:0]) {
+		t.accepted = t.accepted || st.routing.routes.Accepted(part.Store, t.url)
+	}
 }
 
 // tell tells the control planes that the client was sent a response, or how it answered (ACK-7).

@@ -27,7 +27,7 @@ func (c *change) in(s *cache.Store) *delivery.Change {
 		ch = &delivery.Change{TypeURL: c.t.url}
 		if c.t.flow.sent == 0 {
 			ch.VersionInfo = c.t.listed.presented
-			ch.Distrust = c.routes.Distrusts(s)
+			ch.Distrust = c.routes.Distrusts(s, c.t.url)
 		}
 		c.changes[s] = ch
 		c.stores = append(c.stores, s)

@@ -32,7 +32,8 @@ func (r toOne) Tell(*cache.Store, verdict.Word)                           {}
 func (r toOne) Scope() string                                             { return "shared" }
 func (r toOne) Reopen() (downstream.Routes, error)                        { return nil, nil }
 func (r toOne) Access() downstream.Access                                 { return nil }
-func (r toOne) Distrusts(*cache.Store) bool                               { return false }
+func (r toOne) Distrusts(*cache.Store, string) bool                       { return false }
+func (r toOne) Accepted(*cache.Store, string) bool                        { return true }
 func (r toOne) Close()                                                    {}
 func (r toOne) Pause()                                                    {}
 func (r toOne) Named(name keyer.Name) (*cache.Store, string, error) {

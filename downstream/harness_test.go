@@ -228,7 +228,8 @@ type testRouter struct {
 	open  int
 	plan  int // the number of the plan in force
 
-	words []verdict.Word // what Routes.Tell was told
+	words    []verdict.Word // what Routes.Tell was told
+	accepted []acceptance
 }
 
 func (r *testRouter) Open(node *corev3.Node, peer *keyer.Peer) (Routes, error) {
@@ -272,7 +273,21 @@ func (r *testRoutes) Reopen() (Routes, error) {
 
 func (r *testRoutes) Access() Access { return r.access }
 
-func (r *testRoutes) Distrusts(store *cache.Store) bool {
+// Accepted notes which stores gave clients what they accepted.
+func (r *testRoutes) Accepted(store *cache.Store, typeURL string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.accepted = append(r.accepted, acceptance{store, typeURL})
+	return false
+}
+
+// acceptance is what Routes.Accepted was told.
+type acceptance struct {
+	store   *cache.Store
+	typeURL string
+}
+
+func (r *testRoutes) Distrusts(store *cache.Store, _ string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.distrusted[store]

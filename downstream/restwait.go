@@ -23,6 +23,9 @@ func (p *poll) run(ctx context.Context, turn Turn) *answer {
 		p.rejected()
 	} else if v := p.request.GetVersionInfo(); v != "" && p.shows(v) {
 		p.tell(verdict.Word{Kind: verdict.Accepted})
+		for _, c := range p.places {
+			p.routing.routes.Accepted(c.Store(), p.request.GetTypeUrl())
+		}
 	}
 	if a := p.due(); a != nil {
 		return a

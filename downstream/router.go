@@ -69,10 +69,14 @@ type Routes interface {
 	// Reopen returns the routes of the same client by the plan in force. The caller has to close
 	// them too. nil: these routes are of the plan in force. The error is that of Router.Open.
 	Reopen() (Routes, error)
-	// Distrusts reports whether the relay must ignore the versions that clients present of
-	// resources in a store: a reload has just given the store another server, and the versions
-	// may be those of the server before (ACK-4).
-	Distrusts(store *cache.Store) bool
+	// Distrusts reports whether the relay must ignore the versions that the client presents of
+	// resources of a type in a store: a reload has just given the store another server, or the
+	// client accepted the type in another scope last. The versions may be of other contents there
+	// (ACK-4).
+	Distrusts(store *cache.Store, typeURL string) bool
+	// Accepted notes that the client accepted content of a type in a store. It reports whether it
+	// is to be told no more of the type.
+	Accepted(store *cache.Store, typeURL string) bool
 	// Access returns what says which names the client may get; nil: it may get all.
 	Access() Access
 	// Listens reports whether an answer to a control plane may wait for Tell.

@@ -24,6 +24,7 @@ type typeState struct {
 	unnamed   bool // the client subscribes to "*" by naming nothing (SUB-4)
 	presented bool // incremental: the client came with versions of what it holds
 	rejecting bool // the observer counts the client as one that rejects something of the type
+	accepted  bool // the routes know that the client accepted something of the type
 
 	flow     flow
 	listed   listed // state of the world

@@ -144,7 +144,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.hub.admission = r.admission
 	r.router = &router{
 		hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log),
-		unverified: unverified{r.metrics.Access(), r.door},
+		unverified: unverified{r.metrics.Access(), r.door}, lastScopes: newLastScopes(),
 	}
 	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
 	r.hub.own = newResolved(r.router, cfg.Resolve, r.fullState, r.metrics.Resolve(), r.panics, r.log)

@@ -32,6 +32,7 @@ type router struct {
 	unverified unverified
 	roster     roster
 	extensions extensionLists
+	lastScopes *lastScopes
 
 	judge func(downstream.Access) downstream.Access // of tests, which take checks out; nil: none
 }
@@ -114,13 +115,26 @@ func (r *routes) Reopen() (downstream.Routes, error) {
 }
 
 // Distrusts implements downstream.Routes.
-func (r *routes) Distrusts(store *cache.Store) bool {
+func (r *routes) Distrusts(store *cache.Store, typeURL string) bool {
 	for _, s := range r.held.All() {
 		if s.store == store {
-			return r.plan.distrusts(s.key, time.Now())
+			return r.plan.distrusts(s.key, time.Now()) || s == r.scoped.Get(typeURL) && r.router.lastScopes.elsewhere(r.visitor(typeURL), s.key)
 		}
 	}
 	return false
+}
+
+// Accepted implements downstream.Routes.
+func (r *routes) Accepted(store *cache.Store, typeURL string) bool {
+	s := r.scoped.Get(typeURL)
+	if s != nil && s.store == store {
+		r.router.lastScopes.note(r.visitor(typeURL), s.key)
+	}
+	return s == nil || s.store == store
+}
+
+func (r *routes) visitor(typeURL string) visitor {
+	return visitor{crowd.Of(r.peer), r.member.id, typeURL}
 }
 
 // Scoped implements downstream.Routes.

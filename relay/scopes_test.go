@@ -36,7 +36,7 @@ func newRuledRouter(t *testing.T) *ruledRouter {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
-	r.router = &router{hub: testHub(t, false), decided: newDecisions(m.Aggregation(), log)}
+	r.router = &router{hub: testHub(t, false), decided: newDecisions(m.Aggregation(), log), lastScopes: newLastScopes()}
 	return r
 }
 
