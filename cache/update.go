@@ -213,7 +213,7 @@ func (u *update) onlyDelays() bool {
 
 // lists reports whether a resource that the response does not hold is gone.
 func (u *update) lists(t *Table) bool {
-	return u.response.Complete || t.store.source.FullState[t.typeURL]
+	return u.response.Complete || t.store.source.FullState[t.typeURL] && !u.response.Partial
 }
 
 // concludes reports whether what the response leaves out may be gone.

@@ -186,14 +186,17 @@ type Upstream struct {
 	// A server answers a request that it must answer within ResponseTimeout, or counts as
 	// silent (SUR-2); 0: silence never counts.
 	ResponseTimeout Duration `yaml:"response_timeout"`
-	Backoff         Backoff  `yaml:"backoff"`
-	Failback        Duration `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
-	Batch           Duration `yaml:"batch"`         // the relay sends subscriptions of this time in one request
-	NackWait        Duration `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
-	Settle          Duration `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
-	ResumeSettle    Duration `yaml:"resume_settle"` // quiet time after which an unmentioned member is removed (RES-14)
-	AbsentAfter     Duration `yaml:"absent_after"`  // longest wait for an unanswered name (RES-7)
-	Poll            Poll     `yaml:"poll"`
+	// The relay asks a server of the state of the world, on a stream of its own, for what it may have left out of
+	// its answers.
+	CheckLists   bool     `yaml:"check_lists"`
+	Backoff      Backoff  `yaml:"backoff"`
+	Failback     Duration `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
+	Batch        Duration `yaml:"batch"`         // the relay sends subscriptions of this time in one request
+	NackWait     Duration `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
+	Settle       Duration `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
+	ResumeSettle Duration `yaml:"resume_settle"` // quiet time after which an unmentioned member is removed (RES-14)
+	AbsentAfter  Duration `yaml:"absent_after"`  // longest wait for an unanswered name (RES-7)
+	Poll         Poll     `yaml:"poll"`
 
 	LoadReports LoadReports `yaml:"load_reports"` // handling of clients' load reports (LRS-1)
 

@@ -95,6 +95,10 @@ func TestLabelValues(t *testing.T) {
 	for _, r := range door.AdminReasons() {
 		turned = append(turned, string(r))
 	}
+	var checks []string
+	for _, r := range upstream.ListChecks() {
+		checks = append(checks, string(r))
+	}
 	m.Reloads().Started("abc", time.Now())
 	values := map[string][]string{
 		"upstream": {"primary", "backup"},
@@ -131,6 +135,7 @@ func TestLabelValues(t *testing.T) {
 		"xdsrelay_loadreport_refused_total reason":         unreported,
 		"xdsrelay_loadreport_scopes state":                 {"unserved", "connecting", "waiting", "reporting"},
 		"xdsrelay_config_reloads_total result":             {"failure", "success", "unchanged"},
+		"xdsrelay_upstream_list_checks_total result":       checks,
 		"xdsrelay_peer_asked_total result":                 {"content", "nothing", "ignored", "failed"},
 	}
 	for _, f := range families(t, reg) {

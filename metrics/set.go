@@ -16,7 +16,7 @@ const (
 	labelReason   = "reason"   // door.Reason, upstream.Reason, cache.Reason, ReferenceFault, resolve.Failure, load.Reason
 	labelTo       = "to"       // alternative, better
 	labelCode     = "code"     // gRPC status
-	labelResult   = "result"   // of a lookup: hit, miss
+	labelResult   = "result"   // of a lookup: hit, miss; upstream.ListCheck
 	labelPart     = "part"     // contain.Part
 	labelRule     = "rule"     // an aggregation rule's name, or "otherwise"
 	labelLimit    = "limit"    // downstream.Limit

@@ -19,6 +19,7 @@ type upstreamVecs struct {
 	answers                               *prometheus.HistogramVec // likewise
 	closed, failed                        *prometheus.CounterVec   // upstream and reason
 	states                                *prometheus.CounterVec   // upstream and state
+	checks                                *prometheus.CounterVec   // upstream and result
 	requests, acks, nacks, unavailable    *prometheus.CounterVec   // upstream and type
 	responses, resources, removals, bytes *prometheus.CounterVec   // likewise
 }
@@ -43,6 +44,9 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 		silences: counter("silences_total", "Findings that an endpoint of the upstream takes connections and does not answer."),
 		reuses:   counter("version_reuses_total", "Findings that the upstream uses a version again for another content."),
 
+		checks: counter("list_checks_total", "Requests on streams of their own for what a control plane of the state of the world may have left out, by result.",
+			labelResult),
+
 		files: counter("file_errors_total", "Unusable files, or an unusable path of all files, once for each reason."),
 
 		requests:  counter("requests_total", "Requests to the upstream, including ACKs and NACKs.", labelType),
@@ -65,6 +69,7 @@ type upstreamSeries struct {
 	answers                             prometheus.Observer
 	closed, failed                      counters // by reason
 	states                              counters // by state
+	checks                              counters // by result
 	types                               [kinds]upstreamType
 }
 
@@ -102,6 +107,10 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 		closed:    make(counters),
 		failed:    make(counters),
 		states:    make(counters),
+		checks:    make(counters),
+	}
+	for _, r := range upstream.ListChecks() {
+		u.checks[string(r)] = v.checks.WithLabelValues(name, string(r))
 	}
 	for _, r := range upstream.Reasons() {
 		u.closed[string(r)] = v.closed.WithLabelValues(name, string(r))
@@ -132,7 +141,7 @@ func (v *upstreamVecs) forget(name string) {
 	v.streams.DeletePartialMatch(of)
 	v.answers.DeletePartialMatch(of)
 	for _, vec := range []*prometheus.CounterVec{
-		v.opened, v.backoffs, v.waited, v.endpoints, v.files, v.silences, v.reuses, v.closed, v.failed, v.states,
+		v.opened, v.backoffs, v.waited, v.endpoints, v.files, v.silences, v.reuses, v.closed, v.failed, v.states, v.checks,
 		v.requests, v.acks, v.nacks, v.unavailable, v.responses, v.resources, v.removals, v.bytes,
 	} {
 		vec.DeletePartialMatch(of)
@@ -206,6 +215,9 @@ func (u *upstreamSeries) EndpointSilent(string) { u.silences.Inc() }
 
 // VersionsReused implements upstream.Observer.
 func (u *upstreamSeries) VersionsReused() { u.reuses.Inc() }
+
+// ListChecked implements upstream.Observer.
+func (u *upstreamSeries) ListChecked(result upstream.ListCheck) { u.checks.inc(string(result)) }
 
 // EndpointChanged implements upstream.Observer.
 func (u *upstreamSeries) EndpointChanged(string, string) { u.endpoints.Inc() }

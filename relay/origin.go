@@ -147,6 +147,7 @@ func serverConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger
 		},
 		Backoff:          upstream.Backoff{Base: u.Backoff.Base.Std(), Max: u.Backoff.Max.Std()},
 		FailbackInterval: u.Failback.Std(),
+		TrustLists:       !u.CheckLists,
 		Batch:            atOnce(u.Batch),
 		Nack:             upstream.Nack{Wait: u.NackWait.Std()},
 		Poll:             upstream.Poll{Interval: u.Poll.Interval.Std(), Timeout: u.Poll.Timeout.Std(), AbsentAfter: u.AbsentAfter.Std()},

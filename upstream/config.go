@@ -55,6 +55,9 @@ type Config struct {
 	FailbackInterval time.Duration
 	Nack             Nack
 	Poll             Poll
+	// TrustLists has the lists of a server of the state of the world count as they are: it is not asked, on a stream
+	// of its own, for names that were added and that it leaves unanswered.
+	TrustLists bool
 	// Outages is told whether the control plane can be reached. Given to the next Upstream it
 	// keeps that knowledge; nil means one of the Upstream's own.
 	Outages *Outages

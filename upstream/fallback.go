@@ -73,7 +73,7 @@ func (r *remote) ask(l *line, x *replica, since time.Time, q *query, a attempt) 
 	r.failback.wg.Go(func() {
 		done := sync.OnceFunc(x.answers.done)
 		defer done()
-		var answer []*wire.Resource
+		var answer *wire.Response
 		var found *replica
 		err := errSilent
 		if a.here {
@@ -147,7 +147,7 @@ func (r *remote) unanswered(l *line, x *replica, since time.Time, q *query) {
 }
 
 // send asks a replica on a stream or poll of its own.
-func (r *remote) send(ctx context.Context, x *replica, q *query, stay time.Duration) ([]*wire.Resource, error) {
+func (r *remote) send(ctx context.Context, x *replica, q *query, stay time.Duration) (*wire.Response, error) {
 	begun := time.Now()
 	return r.session.safety.ask(ctx, r.client.asker(), x, q, terms{
 		deadline: begun.Add(r.up.cfg.Keepalive.Response), stay: stay,

@@ -586,7 +586,7 @@ type panicsFirst struct {
 	fails *atomic.Int64
 }
 
-func (p panicsFirst) ask(ctx context.Context, x *replica, q *query, t terms) ([]*wire.Resource, error) {
+func (p panicsFirst) ask(ctx context.Context, x *replica, q *query, t terms) (*wire.Response, error) {
 	if p.fails.Add(-1) >= 0 {
 		panic("a query")
 	}

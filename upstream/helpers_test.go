@@ -533,6 +533,7 @@ type recorder struct {
 	answers     []time.Duration
 	silent      []string
 	reused      int
+	checked     []string
 }
 
 func (r *recorder) locked(f func()) {
@@ -576,7 +577,10 @@ func (r *recorder) EndpointSilent(endpoint string) {
 	r.locked(func() { r.silent = append(r.silent, endpoint) })
 }
 func (r *recorder) VersionsReused() { r.locked(func() { r.reused++ }) }
-func (r *recorder) FileUnusable()   { r.locked(func() { r.unusable++ }) }
+func (r *recorder) ListChecked(result ListCheck) {
+	r.locked(func() { r.checked = append(r.checked, string(result)) })
+}
+func (r *recorder) FileUnusable() { r.locked(func() { r.unusable++ }) }
 
 // running is a session that runs until the test ends, or until stop.
 type running struct {

@@ -33,6 +33,9 @@ type Observer interface {
 	EndpointSilent(endpoint string)
 	// VersionsReused says that the control plane uses a version for two contents (ACK-4).
 	VersionsReused()
+	// ListChecked says what came of asking the server, on a stream of its own, for what it may have left out of a
+	// list of the state of the world.
+	ListChecked(result ListCheck)
 	// FileUnusable says that a file, or the path of all, cannot be used as it is now
 	// (VAR-6), once for each reason.
 	FileUnusable()
@@ -79,6 +82,9 @@ func (NopObserver) EndpointSilent(string) {}
 // VersionsReused does nothing.
 func (NopObserver) VersionsReused() {}
 
+// ListChecked does nothing.
+func (NopObserver) ListChecked(ListCheck) {}
+
 // FileUnusable does nothing.
 func (NopObserver) FileUnusable() {}
 
@@ -91,3 +97,15 @@ const (
 	KindAck       RequestKind = "ack"
 	KindNack      RequestKind = "nack"
 )
+
+// ListCheck says what came of asking for what a list may lack; it is fit for a metric's label.
+type ListCheck string
+
+// The results.
+const (
+	CheckAdded   ListCheck = "added"   // it has names that were added and that it had left unanswered
+	CheckNothing ListCheck = "nothing" // it has none of them
+)
+
+// ListChecks are all results.
+func ListChecks() []ListCheck { return []ListCheck{CheckAdded, CheckNothing} }

@@ -39,10 +39,10 @@ type terms struct {
 
 // asker sends queries over streams or polls of their own. Any goroutine may call it.
 type asker interface {
-	// ask asks a replica, until ctx ends. It gives the resources of an incremental response. A server
+	// ask asks a replica, until ctx ends. It gives the response of a stream, if that can be read. A server
 	// that refuses has answered: the error is errUnwilling then. Without an answer it is errSilent, or says that
 	// there is no connection.
-	ask(ctx context.Context, x *replica, q *query, t terms) ([]*wire.Resource, error)
+	ask(ctx context.Context, x *replica, q *query, t terms) (*wire.Response, error)
 }
 
 var (
@@ -68,8 +68,11 @@ func refusedBy(err error) bool {
 }
 
 // contradicts reports whether an answer has another content at a version that the session holds.
-func (q *query) contradicts(answer []*wire.Resource) (name string, found bool) {
-	for _, r := range answer {
+func (q *query) contradicts(answer *wire.Response) (name string, found bool) {
+	if len(q.held) == 0 || answer == nil {
+		return "", false
+	}
+	for _, r := range answer.Resources {
 		if q.held[r.Name].differs(r) {
 			return r.Name, true
 		}

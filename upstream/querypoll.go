@@ -26,7 +26,7 @@ const rounds = 4
 
 // ask implements asker: a poll without a version. There is no stream that
 // could stand: where stay is set the server is asked again, several times until then.
-func (a *pollAsker) ask(ctx context.Context, x *replica, q *query, t terms) ([]*wire.Resource, error) {
+func (a *pollAsker) ask(ctx context.Context, x *replica, q *query, t terms) (*wire.Response, error) {
 	wait := time.Until(t.deadline)
 	err := a.poll(ctx, x, q, t.deadline, t.heard)
 	for i := 0; err == nil && t.stay > 0 && i < rounds; i++ {

@@ -26,7 +26,7 @@ type streamAsker struct {
 }
 
 // ask implements asker.
-func (a *streamAsker) ask(ctx context.Context, x *replica, q *query, t terms) ([]*wire.Resource, error) {
+func (a *streamAsker) ask(ctx context.Context, x *replica, q *query, t terms) (*wire.Response, error) {
 	ctx, err := a.headers.outgoing(ctx)
 	if err != nil {
 		return nil, err
@@ -62,10 +62,11 @@ func (a *streamAsker) ask(ctx context.Context, x *replica, q *query, t terms) ([
 		}
 		return nil, failedQuery(ctx, err, t)
 	}
-	if r.State || r.Err != nil {
+	if r.Err != nil {
 		return nil, nil
 	}
-	return r.Resources, nil
+	r.TypeURL = q.typeURL
+	return &r.Response, nil
 }
 
 // request is the first request of a stream.

@@ -35,7 +35,7 @@ func (s safety) apply(to Store, stream wire.StreamID, r *wire.Response, at time.
 }
 
 // ask has an asker ask. A panic in it is an error.
-func (s safety) ask(ctx context.Context, a asker, x *replica, q *query, t terms) (answer []*wire.Resource, err error) {
+func (s safety) ask(ctx context.Context, a asker, x *replica, q *query, t terms) (answer *wire.Response, err error) {
 	defer s.panics.Catch(contain.Upstream, func(e *contain.Error) { answer, err = nil, e })
 	return a.ask(ctx, x, q, t)
 }

@@ -31,6 +31,8 @@ type stateDialect struct {
 	// owed are the types of which the request for the last change was put off, with the
 	// round in which it was.
 	owed map[string]int
+	// checks: the server is asked for names that were added and that it leaves unanswered, on another stream.
+	checks bool
 	// shed has the Store let go of names of a type that nobody watches, of about as
 	// many bytes, and reports whether there were any: they come with what the Store has
 	// to say next (RES-17).
@@ -55,6 +57,7 @@ type stateType struct {
 	room           int                 // bytes of a request, without the node
 	told           bool                // it was told that one passed the limit
 	anewNames      anewNames           // of a type whose responses need not hold everything
+	added          addedNames
 	version, nonce string
 }
 
@@ -70,6 +73,7 @@ func (d *stateDialect) of(typeURL string) *stateType {
 func (t *stateType) change(sub wire.Subscription, full bool) {
 	for _, name := range sub.Unsubscribe {
 		t.wanted.remove(name)
+		t.added.leave(name)
 		if !full && !collection(name) {
 			t.anewNames.leave(name)
 		}
@@ -170,6 +174,9 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 	t := d.of(sub.TypeURL)
 	before := t.legacy
 	t.change(sub, d.fullState[sub.TypeURL])
+	if d.checks && t.said {
+		t.awaitAdded(sub.Subscribe)
+	}
 	if sub.Held && !t.said {
 		t.version = wire.Unconfirmed
 	}
@@ -294,6 +301,7 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 // came notes what a response has that was applied.
 func (d *stateDialect) came(r *wire.Response) {
 	if t := d.types[r.TypeURL]; t != nil {
+		t.added.came(r.Resources)
 		t.anewNames.came(r.Resources)
 	}
 }

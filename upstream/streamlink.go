@@ -134,6 +134,7 @@ func (k *streamLink) ask(sub wire.Subscription) {
 	}
 	if len(reqs) > 0 {
 		k.owes(sub, first, now)
+		k.awaitAdded(sub.TypeURL, now)
 	}
 }
 
@@ -325,11 +326,12 @@ func (k *streamLink) answerWaiting(typeURL string) {
 	}
 }
 
-// elapse writes the NACKs that have waited long enough.
+// elapse writes the NACKs that have waited long enough, and asks for names that have.
 func (k *streamLink) elapse(now time.Time) {
 	for _, typeURL := range k.nacks.due(now) {
 		k.answerWaiting(typeURL)
 	}
+	k.elapseAdded(now)
 }
 
 // reply writes an ACK or a NACK.
@@ -353,7 +355,7 @@ func (k *streamLink) newDialect() dialect {
 		return &deltaDialect{asked: make(map[string]struct{})}
 	}
 	return &stateDialect{
-		fullState: c.cfg.FullState, perType: c.cfg.APIType.PerType(), types: make(map[string]*stateType),
+		fullState: c.cfg.FullState, perType: c.cfg.APIType.PerType(), types: make(map[string]*stateType), checks: c.checksLists(),
 		owed:    make(map[string]int),
 		shed:    func(typeURL string, bytes int) bool { return c.store.Shed(id, typeURL, bytes) },
 		leftOut: func(typeURL string, out, in []string) { c.store.LeaveOut(id, typeURL, out, in) },

@@ -43,7 +43,8 @@ type Response struct {
 	Errors []ResourceError
 
 	// Removed are removed_resources and the names in removed_resource_names that come
-	// without constraints, in the server's order. The state of the world has none.
+	// without constraints, in the server's order. Of the state of the world a list has none, unless it is
+	// Partial.
 	Removed []string
 	// Constrained are the names in removed_resource_names that come with some (DYN-1).
 	Constrained []string
@@ -56,6 +57,10 @@ type Response struct {
 	// here does not exist. No server can say so; a source that reads files knows. It is of
 	// the state of the world. Decode leaves it false.
 	Complete bool
+	// Partial says that a list of the state of the world need not have all that there is, even if those of
+	// its type do: only what is in Removed is gone. No server can say so; who asked a second time knows. Decode
+	// leaves it false.
+	Partial bool
 }
 
 // Decode replaces r, but for State, by what the encoded response b says. It copies what it

@@ -1,0 +1,221 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+)
+
+// linearCache answers as go-control-plane's LinearCache before 0.14 does: a request gets what is newer than the
+// version that it presents, of the names that it has, and a change goes to who asked for it, alone.
+type linearCache struct {
+	addr   string
+	script plane.Script
+
+	mu      sync.Mutex
+	single  bool // a second stream is refused
+	version int
+	content map[string]map[string]linearResource // by type and name
+	streams map[*linearStream]struct{}
+	opened  int
+}
+
+type linearResource struct {
+	version int
+	payload *anypb.Any
+}
+
+type linearStream struct {
+	stream plane.StateStream
+	nonce  int
+	types  map[string]*linearWatch
+}
+
+// linearWatch is the last request of a type.
+type linearWatch struct {
+	names []string
+	nonce string
+	open  bool // nothing was newer
+}
+
+func newLinearCache(t *testing.T) *linearCache {
+	t.Helper()
+	l := &linearCache{content: make(map[string]map[string]linearResource), streams: make(map[*linearStream]struct{})}
+	l.script.State = l.serve
+	lis := ports.Listen(t)
+	l.start(t, lis)
+	t.Cleanup(func() { l.script.Stop() })
+	return l
+}
+
+func (l *linearCache) start(t *testing.T, lis net.Listener) {
+	t.Helper()
+	l.addr = lis.Addr().String()
+	l.script.Serve(lis)
+}
+
+func (l *linearCache) serve(g plane.StateStream) error {
+	s := &linearStream{stream: g, types: make(map[string]*linearWatch)}
+	l.mu.Lock()
+	if l.single && len(l.streams) > 0 {
+		l.mu.Unlock()
+		return status.Error(codes.ResourceExhausted, "one stream only")
+	}
+	l.opened++
+	l.streams[s] = struct{}{}
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.streams, s)
+	}()
+	for {
+		r, err := g.Recv()
+		if err != nil {
+			return err
+		}
+		if err := l.request(s, r); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *linearCache) request(s *linearStream, r *discovery.DiscoveryRequest) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := s.types[r.GetTypeUrl()]
+	switch {
+	case w == nil:
+		w = new(linearWatch)
+		s.types[r.GetTypeUrl()] = w
+	case w.nonce != r.GetResponseNonce():
+		return nil // it is stale
+	}
+	w.names, w.open = r.GetResourceNames(), false
+	newer := w.names
+	if last, err := strconv.Atoi(r.GetVersionInfo()); err == nil {
+		newer = nil
+		for _, name := range w.names {
+			if l.content[r.GetTypeUrl()][name].version > last {
+				newer = append(newer, name)
+			}
+		}
+		if len(newer) == 0 {
+			w.open = true
+			return nil
+		}
+	}
+	return l.respond(s, r.GetTypeUrl(), newer)
+}
+
+func (l *linearCache) respond(s *linearStream, typeURL string, names []string) error {
+	s.nonce++
+	w := s.types[typeURL]
+	w.nonce, w.open = strconv.Itoa(s.nonce), false
+	r := &discovery.DiscoveryResponse{TypeUrl: typeURL, VersionInfo: strconv.Itoa(l.version), Nonce: w.nonce}
+	for _, name := range names {
+		if x, is := l.content[typeURL][name]; is {
+			r.Resources = append(r.Resources, x.payload)
+		}
+	}
+	return s.stream.Send(r)
+}
+
+// change sets resources of a type, each with a mark that tells its contents apart, and removes those with the mark "".
+func (l *linearCache) change(typeURL string, marks map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.version++
+	if l.content[typeURL] == nil {
+		l.content[typeURL] = make(map[string]linearResource)
+	}
+	for name, mark := range marks {
+		delete(l.content[typeURL], name)
+		if mark != "" {
+			l.content[typeURL][name] = linearResource{l.version, &anypb.Any{TypeUrl: typeURL, Value: contents(typeURL, name, mark, "")}}
+		}
+	}
+	for s := range l.streams {
+		w := s.types[typeURL]
+		if w == nil || !w.open {
+			continue
+		}
+		changed := slices.DeleteFunc(slices.Sorted(maps.Keys(marks)), func(name string) bool { return !slices.Contains(w.names, name) })
+		if len(changed) > 0 {
+			_ = l.respond(s, typeURL, changed) // the stream may have ended
+		}
+	}
+}
+
+// streamsOpened is how many streams there were.
+func (l *linearCache) streamsOpened() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.opened
+}
+
+// overLinear runs a test with clients of each form directly at the server, where it has the form, and behind a relay.
+func overLinear(t *testing.T, change func(*config.Upstream), test func(t *testing.T, l *linearCache, client func(node string) *noted)) {
+	t.Helper()
+	for _, v := range []variant{sotwADS, sotw} {
+		t.Run("direct, "+v.name, func(t *testing.T) {
+			l := newLinearCache(t)
+			test(t, l, func(node string) *noted { return startNoted(t, v, &testRelay{addr: l.addr}, node) })
+		})
+	}
+	for _, up := range []config.APIType{config.AggregatedGRPC, config.GRPC} {
+		for _, v := range []variant{deltaADS, delta, sotwADS, sotw, restPoll} {
+			t.Run(fmt.Sprintf("%s, relay, %s", up, v.name), func(t *testing.T) {
+				l := newLinearCache(t)
+				relay := startRelay(t, func(c *config.Config) {
+					c.Upstreams[0].APIType = up
+					if change != nil {
+						change(&c.Upstreams[0])
+					}
+				}, l.addr)
+				test(t, l, func(node string) *noted { return startNoted(t, v, relay, node) })
+				relay.consistent(t)
+			})
+		}
+	}
+}
+
+// has waits until a client has a resource with a mark.
+func (n *noted) has(t *testing.T, typeURL, name, mark string) {
+	t.Helper()
+	n.awaitContent(t, fmt.Sprintf("%s with %q", name, mark), typeURL, name, string(contents(typeURL, name, mark, "")))
+}
+
+// A server that answers with what is newer than the version presented does not answer a name that another client adds. It
+// is asked for it on a stream of its own, and the one that there is stays.
+func TestNamesOfOthers_RES7_SUR8_direct_relay(t *testing.T) {
+	overLinear(t, nil, func(t *testing.T, l *linearCache, client func(node string) *noted) {
+		l.change(endpointType, map[string]string{"c0": "1", "c1": "1", "c2": "1"})
+		first := client("first")
+		first.Subscribe(endpointType, "c0")
+		first.has(t, endpointType, "c0", "1")
+		second := client("second")
+		second.Subscribe(endpointType, "c1", "none")
+		second.has(t, endpointType, "c1", "1")
+		third := client("third")
+		third.Subscribe(endpointType, "c2")
+		third.has(t, endpointType, "c2", "1")
+		l.change(endpointType, map[string]string{"c1": "2"})
+		second.has(t, endpointType, "c1", "2")
+		l.change(endpointType, map[string]string{"none": "1"})
+		second.has(t, endpointType, "none", "1")
+	})
+}
