@@ -283,8 +283,12 @@ const maxUnsubscribed = 1024
 // tidy forgets keys that were unsubscribed before a time, if there are many keys.
 func (q *demandQueue) tidy(quiet time.Duration, now time.Time) {
 	if len(q.unsubscribed) >= maxUnsubscribed {
-		maps.DeleteFunc(q.unsubscribed, func(_ string, at time.Time) bool { return now.Sub(at) > quiet })
+		q.forgetUnsubscribed(quiet, now)
 	}
+}
+
+func (q *demandQueue) forgetUnsubscribed(quiet time.Duration, now time.Time) {
+	maps.DeleteFunc(q.unsubscribed, func(_ string, at time.Time) bool { return now.Sub(at) > quiet })
 }
 
 // unsubscribe records that the server is told that a key is not wanted any more.

@@ -1,6 +1,13 @@
 package cache
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
 
 // Types without demand take no room from others, and have none themselves (LIM-2).
 func TestRoomFor_LIM2(t *testing.T) {
@@ -24,4 +31,32 @@ func TestRoomFor_LIM2(t *testing.T) {
 	room("made.up/A", 0, true)
 	room("made.up/B", 1, false)
 	room("made.up/B", 2, true)
+}
+
+// Types that clients invent and let go of take no memory while the stream goes on that others use (LIM-3).
+func TestInventedTypesAreForgotten_LIM3(t *testing.T) {
+	for kind, name := range map[string]string{"names": "a", "globs": "xdstp://x/made.up/*"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(Limits{}, nil).Open(Source{ResumeQuiet: 15 * time.Second})
+				session := s.Session()
+				s.Pin(cds, Name{Key: "a"})
+				session.Restart(wire.StreamID{}, 0)
+				for i := range 10 * maxTables {
+					typeURL := fmt.Sprintf("made.up/T%d", i)
+					s.Pin(typeURL, Name{Key: name})
+					session.TakeDemand(wire.StreamID{})
+					s.Unpin(typeURL, Name{Key: name})
+					session.TakeDemand(wire.StreamID{})
+					time.Sleep(time.Second)
+				}
+				if got := len(s.tables); got > maxTables+1 {
+					t.Errorf("%d tables, want at most %d", got, maxTables+1)
+				}
+				if s.FindTable(cds, ByName) == nil {
+					t.Error("the table that is wanted was dropped")
+				}
+			})
+		})
+	}
 }
