@@ -822,3 +822,19 @@ func TestRES7TypeThatIsAsideNoLonger(t *testing.T) {
 		})
 	})
 }
+
+// A stream that asks for nothing, as all its types are kept aside, does not have the session count as cut off.
+func TestStreamWithoutTypes_LIM2_OPS1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.picky("a", unserved)
+		store := newStore(sub(clusters, "*"), sub(unserved, "*"))
+		store.wanted[streamOf(1)] = []wire.Subscription{sub(unserved, "x")}
+		s := run(t, newUpstream(t, n.config("a")), store, nil)
+		<-time.After(time.Minute)
+		refused(t, s, unserved)
+		if st := s.Status(); st.State != StateConnected || st.Streams != 2 || !st.Freshness.Stale.IsZero() {
+			t.Errorf("status %+v, want connected with two streams", st)
+		}
+	})
+}

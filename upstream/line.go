@@ -101,7 +101,9 @@ func (l *line) idle() bool { return l.link == nil && l.at.IsZero() && l.waits ==
 func (l *line) resting() bool { return l.idle() || l.waits == waitsClient }
 
 func (l *line) standing() standing {
-	return standing{aside: l.resting() || l.draining, refused: l.refused, good: l.established}
+	// A link that asks for nothing is no sign that the server is away: its types are asked for beside (LIM-2).
+	bare := l.open && l.remote.client.opening(l) == nil
+	return standing{aside: l.resting() || l.draining, refused: l.refused || bare && !l.established, good: l.established}
 }
 
 // serving reports whether the Store was told of the link, and wants it.
