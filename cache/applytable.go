@@ -1,6 +1,10 @@
 package cache
 
-import "time"
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
 
 func (u *update) apply(t *Table) {
 	if !u.response.State {
@@ -99,6 +103,28 @@ func (u *update) concludeWildcard(t *Table) {
 	if !c.quiet.synced && c.demand.subscribed {
 		t.completed(c)
 	}
+	if named := t.other(); named != nil {
+		for _, e := range named.entries {
+			u.concludeUnlisted(named, e)
+		}
+	}
+}
+
+// concludeUnlisted has a name not exist that neither its own list nor that of the wildcard has. Its own must not be able
+// to answer an older request. One of both lists is not enough: the wildcard may leave out what is served by name alone,
+// and a server that was asked by name may still look for it (RES-7).
+func (u *update) concludeUnlisted(t *Table, e *Entry) {
+	if i := e.extra.demand; i == nil || !i.unlisted || !i.subscribed || !e.Open() {
+		return
+	}
+	whole := t.other()
+	if whole == nil || keyer.IsXDSTP(e.key) { // which "*" does not have anyway
+		return
+	}
+	c, member := whole.colls[Wildcard], whole.entries[e.key]
+	if c != nil && c.quiet.synced && (member == nil || !member.Exists()) {
+		t.become(e, content{state: Absent}, said, u.received)
+	}
 }
 
 // sweepMembers removes the members that the response does not hold.
@@ -124,6 +150,9 @@ func (u *update) concludeNames(t *Table) {
 			gone = append(gone, e)
 		case u.response.Complete && (e.state == Unknown || e.state == Failed):
 			t.become(e, content{state: Absent}, said, u.received)
+		case e.extra.demand != nil:
+			e.extra.demand.unlisted = e.extra.demand.opening
+			u.concludeUnlisted(t, e)
 		}
 	}
 	t.loseNames(gone, u.received)

@@ -26,6 +26,8 @@ type demand struct {
 	evicting   bool   // evicted: to be dropped when its unsubscribe is taken
 	leftOut    bool   // a name for which requests have no room; see LeaveOut
 	passes     bool   // what the resolver reads for it is not to be cached (TTL-5)
+	opening    bool   // a name in the first request of the stream: no list there answers an older one
+	unlisted   bool   // opening, and such a list did not have it (RES-7)
 }
 
 // name is what goes upstream: the canonical spelling, which serves all clients (NAME-3).
@@ -57,6 +59,7 @@ func (i *demand) kept() bool {
 // subscribe records that the server is asked for it now, and returns the name to ask for.
 func (i *demand) subscribe(now time.Time) string {
 	i.subscribed, i.again, i.repeats, i.waits = true, false, false, false
+	i.opening, i.unlisted = false, false
 	i.leaveOut(false)
 	i.startClock(now)
 	return i.name()

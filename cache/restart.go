@@ -64,6 +64,7 @@ func (t *Table) restart(versionsLimit int) wire.Subscription {
 	}
 	for _, i := range t.heldFirst(wanted) {
 		sub.Subscribe = append(sub.Subscribe, i.subscribe(now))
+		i.opening = i.entry != nil
 	}
 	// A server of the state of the world sends everything again. A resource stays if a
 	// response of a type that is not complete leaves it out (RES-8). So nothing is stale.

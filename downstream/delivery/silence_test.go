@@ -266,3 +266,94 @@ func TestToldGone_ERR1(t *testing.T) {
 		}
 	}
 }
+
+// named applies a list of clusters on the stream of names.
+func (b *bed) named(version string, words ...string) {
+	b.Helper()
+	if err := b.apply(1, stateOf(cds, version, words...)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// A name that neither its own list nor that of "*" has does not exist, if its list cannot be the answer to an older
+// request. One of both lists says nothing of it.
+func TestUnlisted_RES7_SUB12(t *testing.T) {
+	for name, run := range map[string]func(b *bed, c *peer){
+		"its own list lacks it first": func(b *bed, c *peer) {
+			c.sub(cds, "*", "x")
+			b.connect(0)
+			b.connect(1)
+			b.named("1")
+			b.expect(c.told())
+			b.state(cds, "1", "+y@1")
+			b.expect(c.told(), "CDS -x", "CDS +y")
+		},
+		"the list of * lacks it first": func(b *bed, c *peer) {
+			c.sub(cds, "*", "x")
+			b.connect(0)
+			b.state(cds, "1", "+y@1")
+			b.expect(c.told(), "CDS +y")
+			b.connect(1)
+			b.named("1")
+			b.expect(c.told(), "CDS -x")
+			b.named("2", "+x@1")
+			b.expect(c.told(), "CDS +x")
+		},
+		"it was not in the first request": func(b *bed, c *peer) {
+			c.sub(cds, "*", "z")
+			b.connect(0)
+			b.connect(1)
+			c.sub(cds, "x")
+			b.expect(b.demand(1), "CDS +x")
+			b.state(cds, "1", "+y@1")
+			b.expect(c.told(), "CDS +y")
+			b.named("1", "+z@1")
+			b.expect(c.told(), "CDS +z")
+			b.elapses(absentAfter)
+			b.expect(c.told(), "CDS !x")
+		},
+		"the list of * has it": func(b *bed, c *peer) {
+			c.sub(cds, "*", "x")
+			b.connect(0)
+			b.connect(1)
+			b.state(cds, "1", "+x@1")
+			b.expect(c.told(), "CDS +x")
+			b.named("1")
+			b.expect(c.told())
+		},
+		"it is never a member of *": func(b *bed, c *peer) {
+			c.sub(cds, "*", nameG1)
+			b.connect(0)
+			b.connect(1)
+			b.named("1")
+			b.state(cds, "1", "+y@1")
+			b.expect(c.told(), "CDS +y")
+			b.elapses(absentAfter)
+			b.expect(c.told(), "CDS !"+nameG1)
+		},
+		"there is no *": func(b *bed, c *peer) {
+			c.sub(cds, "x")
+			b.connect(0)
+			b.state(cds, "1")
+			b.expect(c.told())
+			b.elapses(absentAfter)
+			b.expect(c.told(), "CDS !x")
+		},
+		"its stream began anew and has not answered": func(b *bed, c *peer) {
+			c.sub(cds, "*", "x")
+			b.connect(0)
+			b.connect(1)
+			b.named("1")
+			b.connect(1)
+			b.state(cds, "1", "+y@1")
+			b.expect(c.told(), "CDS +y")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newSilent(t, true)
+				run(b, b.join())
+			})
+		})
+	}
+}
