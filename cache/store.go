@@ -122,6 +122,9 @@ func (s *Store) Table(typeURL string, k Kind) *Table {
 	key := tableKey{typeURL, k}
 	t := s.tables[key]
 	if t == nil {
+		if len(s.tables) >= maxTables {
+			s.dropUnheard(s.cache.Now())
+		}
 		t = &Table{
 			store: s, typeURL: typeURL, kind: k,
 			entries: make(map[string]*Entry), colls: make(map[string]*Collection),
@@ -136,6 +139,23 @@ func (s *Store) Table(typeURL string, k Kind) *Table {
 		}
 	}
 	return t
+}
+
+// maxTables is how many tables a store may have before those are dropped that clients may have invented.
+const maxTables = 64
+
+// dropUnheard drops the tables of types that nobody wants and the server has never answered, while their stream goes on
+// or the server is away (LIM-3). It keeps those of which a collection was unsubscribed lately: see TakeDemand.
+func (s *Store) dropUnheard(now time.Time) {
+	for _, t := range s.tables {
+		if t.demands.count > 0 || len(t.entries) > 0 || !t.unheard() {
+			continue
+		}
+		t.demands.forgetUnsubscribed(s.source.longQuiet(), now)
+		if len(t.demands.unsubscribed) == 0 {
+			s.dropTable(t)
+		}
+	}
 }
 
 // dropTable forgets a table without demand and entries.

@@ -33,25 +33,36 @@ func TestRoomFor_LIM2(t *testing.T) {
 	room("made.up/B", 2, true)
 }
 
-// Types that clients invent and let go of take no memory while the stream goes on that others use (LIM-3).
+// Types that clients invent and let go of take no memory while the stream goes on that others use, or the server is
+// away (LIM-3).
 func TestInventedTypesAreForgotten_LIM3(t *testing.T) {
-	for kind, name := range map[string]string{"names": "a", "globs": "xdstp://x/made.up/*"} {
+	for kind, tt := range map[string]struct {
+		name string
+		lost bool
+	}{"names": {"a", false}, "globs": {"xdstp://x/made.up/*", false}, "names without a stream": {"a", true}} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := New(Limits{}, nil).Open(Source{ResumeQuiet: 15 * time.Second})
 				session := s.Session()
 				s.Pin(cds, Name{Key: "a"})
 				session.Restart(wire.StreamID{}, 0)
+				if tt.lost {
+					session.Lost(wire.StreamID{})
+				}
 				for i := range 10 * maxTables {
 					typeURL := fmt.Sprintf("made.up/T%d", i)
-					s.Pin(typeURL, Name{Key: name})
-					session.TakeDemand(wire.StreamID{})
-					s.Unpin(typeURL, Name{Key: name})
-					session.TakeDemand(wire.StreamID{})
+					s.Pin(typeURL, Name{Key: tt.name})
+					if !tt.lost {
+						session.TakeDemand(wire.StreamID{})
+					}
+					s.Unpin(typeURL, Name{Key: tt.name})
+					if !tt.lost {
+						session.TakeDemand(wire.StreamID{})
+					}
 					time.Sleep(time.Second)
 				}
-				if got := len(s.tables); got > maxTables+1 {
-					t.Errorf("%d tables, want at most %d", got, maxTables+1)
+				if got := len(s.tables); got > maxTables {
+					t.Errorf("%d tables, want at most %d", got, maxTables)
 				}
 				if s.FindTable(cds, ByName) == nil {
 					t.Error("the table that is wanted was dropped")

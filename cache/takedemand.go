@@ -33,27 +33,7 @@ func (s Session) TakeDemand(stream wire.StreamID) (subs []wire.Subscription, ok 
 			t.demands.add(i)
 		}
 	}
-	if len(s.store.tables) > maxTables {
-		s.store.dropUnheard(now)
-	}
 	return subs, ok
-}
-
-// maxTables is how many tables a store may have before those are dropped that clients may have invented.
-const maxTables = 64
-
-// dropUnheard drops the tables of types that nobody wants and the server has never answered, while their stream goes on
-// (LIM-3). It keeps those of which a collection was unsubscribed lately: see TakeDemand.
-func (s *Store) dropUnheard(now time.Time) {
-	for _, t := range s.tables {
-		if t.demands.count > 0 || len(t.entries) > 0 || !t.unheard() {
-			continue
-		}
-		t.demands.forgetUnsubscribed(s.source.longQuiet(), now)
-		if len(t.demands.unsubscribed) == 0 {
-			s.dropTable(t)
-		}
-	}
 }
 
 // Shared reports whether others use the store beside one client. If not, it is that client alone whose
