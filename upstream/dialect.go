@@ -103,7 +103,8 @@ func (*deltaDialect) flush() []request { return nil }
 func (*deltaDialect) owes(string) bool { return false }
 
 // answer carries no version: the nonce says it all.
-func (*deltaDialect) answer(e envelope, reason error) request {
+func (d *deltaDialect) answer(e envelope, reason error) request {
+	d.asked[e.typeURL] = struct{}{} // an empty request is the first for the type no more
 	return &discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: e.typeURL, ResponseNonce: e.nonce, ErrorDetail: errorDetail(reason),
 	}

@@ -273,12 +273,11 @@ func (d *stateDialect) tell(t *stateType, typeURL string, size int) {
 }
 
 // answer repeats what is wanted, or where a request is put off for its size, what was
-// said last. A type that was never asked for gets none: its first request on the stream
-// would be a subscription, to everything if it names nothing.
+// said last.
 func (d *stateDialect) answer(e envelope, reason error) request {
 	t := d.types[e.typeURL]
 	if t == nil || !t.said {
-		return nil
+		return d.answerUnasked(e, reason)
 	}
 	t.nonce = e.nonce
 	if reason == nil {
@@ -296,6 +295,23 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 	}
 	r.ErrorDetail = errorDetail(reason)
 	return t.say(r)
+}
+
+// answerUnasked answers what the server sends of a type that it was not asked for (SUB-13). It keeps no version: the
+// first request for the type has the server send all of it again. There is none if the first request is put off, or
+// the stream is that of another type.
+func (d *stateDialect) answerUnasked(e envelope, reason error) request {
+	t := d.of(e.typeURL)
+	if d.perType || len(t.wanted.names) > 0 {
+		return nil
+	}
+	t.nonce = e.nonce
+	r := t.bare(e.typeURL)
+	if reason == nil {
+		r.VersionInfo = e.version
+	}
+	r.ErrorDetail = errorDetail(reason)
+	return r
 }
 
 // came notes what a response has that was applied.

@@ -260,10 +260,12 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 		return // nothing can be written any more, and its nonce ends with the stream
 	}
 	reason := r.Err
-	if reason == nil && !asked {
-		reason = errNotAsked
+	if reason == nil && !asked && c.cfg.APIType.PerType() {
+		reason = errNotAsked // a wrong type (ACK-6)
 	}
-	if reason == nil {
+	if reason == nil && !asked { // SUB-13
+		c.report.log.Debug("server sends a type that it was not asked for", "stream", l.id, "type", e.typeURL, "resources", len(r.Resources))
+	} else if reason == nil {
 		var held bool
 		if held, reason = k.apply(r, e, at); held {
 			return
