@@ -154,13 +154,17 @@ func (t *Table) guardLoss(l loss, now time.Time) {
 	}
 	of := t.released()
 	lost, before := h.window.Add(l.lost, l.gained, of, now, t.upstream.begun.Add(s.source.longQuiet()))
-	trips := false
+	trips, until := false, g.Hold
 	switch at := l.lost - l.gained; {
 	case h.all:
-	case g.Trips(at, of), s.due.held.clock.Lately(now) && g.Most(at, of):
+	case g.Trips(at, of):
 		h.all, h.of, trips = true, of, true
+	case s.due.held.clock.Lately(now) && g.Most(at, of):
+		h.all, h.of, trips, until = true, of, true, s.due.held.clock.For()
 	case g.Trips(lost, before):
 		h.all, h.of, trips = true, before, true
+	case g.Small > 0 && t.leads() && s.emptied(now).both():
+		h.all, h.of, trips, until = true, before, true, g.Small
 	default:
 		for c, n := range l.of {
 			if _, held := h.colls[c]; !held && g.Trips(n, c.log.live.len) {
@@ -168,20 +172,23 @@ func (t *Table) guardLoss(l loss, now time.Time) {
 			}
 		}
 	}
-	if trips {
+	switch {
+	case trips:
 		s.due.held.tables = with(s.due.held.tables, t)
-		s.due.held.clock.Hold(now, g.Hold)
-	} else if t.awaitsOthers(g, l.lost-l.gained, of) {
+		s.due.held.clock.Hold(now, until)
+	case t.awaitsOthers(g, l.lost-l.gained, of, now):
 		h.all, h.of = true, of
 		s.due.held.tables = with(s.due.held.tables, t)
 		s.due.held.clock.Wait(now, moment.Later(now.Add(s.source.Quiet), t.upstream.begun.Add(s.source.longQuiet())))
+	case l.lost > 0 && !h.active() && before >= fewest && h.emptied(now) > 0 && t.leads():
+		s.changes.held = append(s.changes.held, Held{Upstream: s.source.Upstream, TypeURL: t.typeURL, Lost: before, Of: before, Ended: EndedAlone})
 	}
 }
 
 // awaitsOthers reports whether a loss waits for those of other types, of which there is one that could
 // be held. A control plane that is empty says so of one type after the other, on several streams in any
 // order, and clients that lose their one Listener lose everything.
-func (t *Table) awaitsOthers(g *hold.Guard, lost, of int) bool {
+func (t *Table) awaitsOthers(g *hold.Guard, lost, of int, now time.Time) bool {
 	clock := &t.store.due.held.clock
 	if t.upstream.held.active() || !g.Waits(lost, of) || clock.Runs() && !clock.Waits() {
 		return false
@@ -191,7 +198,60 @@ func (t *Table) awaitsOthers(g *hold.Guard, lost, of int) bool {
 			return true
 		}
 	}
-	return false
+	switch e := t.store.emptied(now); {
+	case g.Small == 0:
+		return false
+	case t.leads():
+		return t.upstream.held.emptied(now) > 0 && e.may()
+	default:
+		return clock.Waits() && e.may()
+	}
+}
+
+// emptied is how far the Listeners and the Clusters of a store are gone together.
+type emptied struct {
+	gone [2]int // of Listeners, and of Clusters
+	left [2]int
+}
+
+// fewest is the number of Listeners and Clusters whose loss is worth holding: below it the
+// loss is more likely meant.
+const fewest = 3
+
+// both reports whether all are gone, of both types.
+func (e emptied) both() bool {
+	return e.gone[0] > 0 && e.gone[1] > 0 && e.gone[0]+e.gone[1] >= fewest && e.left == [2]int{}
+}
+
+// may reports whether all of one type are gone, and those of the other are there.
+func (e emptied) may() bool {
+	one := e.gone[0] > 0 && e.left[0] == 0 && e.left[1] > 0 || e.gone[1] > 0 && e.left[1] == 0 && e.left[0] > 0
+	return one && e.gone[0]+e.gone[1]+e.left[0]+e.left[1] >= fewest
+}
+
+// emptied counts the Listeners and Clusters that are gone within a short time.
+func (s *Store) emptied(now time.Time) (e emptied) {
+	for _, t := range s.tables {
+		if !t.leads() || t.guard() == nil {
+			continue
+		}
+		i := 0
+		if RankOf(t.typeURL) == RankCluster {
+			i = 1
+		}
+		if n := t.upstream.held.emptied(now); n > 0 {
+			e.gone[i] += n
+		} else {
+			e.left[i] += t.released()
+		}
+	}
+	return e
+}
+
+// leads reports whether the table is of Listeners or Clusters: clients without any of them serve nothing.
+func (t *Table) leads() bool {
+	r := RankOf(t.typeURL)
+	return r == RankListener || r == RankCluster
 }
 
 // released is the number of resources that clients may have.

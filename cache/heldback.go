@@ -58,6 +58,18 @@ func (h *heldBack) knows(c *Collection, before time.Time) bool {
 	return true
 }
 
+// emptied returns how many resources the table lost within a short time, or waits for others with, if these are all
+// that there were; else 0.
+func (h *heldBack) emptied(now time.Time) int {
+	switch {
+	case h == nil:
+		return 0
+	case h.all && h.names.Losses() == h.of:
+		return h.of
+	}
+	return h.window.Emptied(now)
+}
+
 // covers reports whether the loss of an entry is held, nil for one that only aliases have.
 func (h *heldBack) covers(e *Entry) bool {
 	if !h.active() {

@@ -11,6 +11,8 @@ const (
 	EndedByReturn Ending = "return" // the server has all of it again
 	// EndedByCommand is that an operator released it, or holds all of the table from now on.
 	EndedByCommand Ending = "command"
+	// EndedAlone is that it was never held: all resources of one type went, and those of other types stayed.
+	EndedAlone Ending = "alone"
 )
 
 // Held is the loss of many resources that is held back, for operators.

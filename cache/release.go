@@ -14,7 +14,17 @@ func (s *Store) releaseDue(now time.Time) {
 		return
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(s.due.held.tables), inOrder) {
+		h := t.upstream.held
+		if h.told {
+			t.release(now, EndedByTime)
+			continue
+		}
+		if h.of >= fewest && h.names.Losses() == h.of && t.leads() {
+			s.changes.held = append(s.changes.held, t.held(EndedAlone))
+		}
+		window := h.window
 		t.release(now, EndedByTime)
+		h.window = window // it waited for others, which may go yet
 	}
 }
 

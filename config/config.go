@@ -208,6 +208,7 @@ type Guard struct {
 	Removed      Percent  `yaml:"removed"`       // of the resources of a type, or of a glob; 0: the guard is off
 	AtLeast      int      `yaml:"at_least"`      // fewer pass
 	Hold         Duration `yaml:"hold"`          // clients are told after this time
+	SmallHold    Duration `yaml:"small_hold"`    // and after this one of the loss of all Listeners and Clusters, if they are few; 0: at once
 	Except       []string `yaml:"except"`        // types whose losses pass, beside secrets
 	BehindRelays bool     `yaml:"behind_relays"` // guards also where the upstream is a relay, which has a guard of its own
 }

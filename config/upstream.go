@@ -64,6 +64,9 @@ func (k *checker) guard(path string, g *Guard) {
 		k.fail(path+".at_least", "expected 1 to %d, got %d", maxAtLeast, g.AtLeast)
 	}
 	k.between(path+".hold", g.Hold, Duration(time.Second), Duration(24*time.Hour))
+	if g.SmallHold != 0 {
+		k.between(path+".small_hold", g.SmallHold, Duration(time.Second), Duration(24*time.Hour))
+	}
 	for i, t := range g.Except {
 		k.typeURL(fmt.Sprintf("%s.except[%d]", path, i), t)
 	}

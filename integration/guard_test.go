@@ -19,10 +19,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
-// guarded are 30 clusters with endpoints, and the one listener that leads to them.
-func guarded() (names []string, all map[string]proto.Message) {
+// guarded are clusters with endpoints, and the one listener that leads to them.
+func guarded(clusters int) (names []string, all map[string]proto.Message) {
 	all = map[string]proto.Message{listenerType + " front": &listenerv3.Listener{Name: "front"}}
-	for i := range 30 {
+	for i := range clusters {
 		name := fmt.Sprintf("c%02d", i)
 		names = append(names, name)
 		all[clusterType+" "+name] = cluster(name, time.Second)
@@ -91,13 +91,14 @@ var planesThatEmpty = []struct {
 // anything, and one that comes meanwhile gets all.
 func TestGuardEmptyControlPlane_SUR3(t *testing.T) {
 	for _, k := range planesThatEmpty {
-		t.Run(k.name, func(t *testing.T) { testEmptyControlPlane(t, k.build(), k.api) })
+		t.Run(k.name, func(t *testing.T) { testEmptyControlPlane(t, k.build(), k.api, 30) })
+		t.Run(k.name+", a small scope", func(t *testing.T) { testEmptyControlPlane(t, k.build(), k.api, 2) })
 	}
 }
 
-func testEmptyControlPlane(t *testing.T, cp *controlplane.ControlPlane, api config.APIType) {
+func testEmptyControlPlane(t *testing.T, cp *controlplane.ControlPlane, api config.APIType, clusters int) {
 	t.Helper()
-	names, all := guarded()
+	names, all := guarded(clusters)
 	startFilled(t, cp, all)
 	relay := startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = api }, cp.Addr())
 	clients := []xdsClient{
@@ -124,12 +125,12 @@ func testEmptyControlPlane(t *testing.T, cp *controlplane.ControlPlane, api conf
 		if code != 200 {
 			t.Fatalf("not ready: %s", page)
 		}
-		return strings.Contains(page, "removed 30 resources of "+clusterType) && strings.Contains(page, "removed 1 resources of "+listenerType)
+		return strings.Contains(page, fmt.Sprintf("removed %d resources of %s", clusters, clusterType)) && strings.Contains(page, "removed 1 resources of "+listenerType)
 	})
 	if log := relay.log.String(); strings.Count(log, "an upstream removes many resources at once") < 2 {
 		t.Errorf("logged %s", log)
 	}
-	if held := relay.metric(t, "xdsrelay_table_held", `type="cds"`); held != 30 {
+	if held := relay.metric(t, "xdsrelay_table_held", `type="cds"`); held != clusters {
 		t.Errorf("%v clusters are held", held)
 	}
 	late := newVariantClient(t, deltaADS, relay.address(deltaADS), "late")
@@ -169,7 +170,7 @@ func TestGuardTime_SUR3(t *testing.T) {
 		for _, kept := range []int{0, 6} {
 			t.Run(fmt.Sprintf("%s, %d of 30 stay", k.name, kept), func(t *testing.T) {
 				t.Parallel()
-				names, all := guarded()
+				names, all := guarded(30)
 				cp := startFilled(t, k.build(), all)
 				relay := startRelay(t, func(c *config.Config) {
 					c.Upstreams[0].APIType = k.api
@@ -222,7 +223,7 @@ func without(all map[string]proto.Message, names []string) map[string]proto.Mess
 func TestGuardEndpointSets_SUR3(t *testing.T) {
 	for _, k := range planesThatEmpty {
 		t.Run(k.name, func(t *testing.T) {
-			names, all := guarded()
+			names, all := guarded(30)
 			sets := func(n int) map[string]proto.Message {
 				changed := make(map[string]proto.Message)
 				for _, name := range names {
@@ -347,7 +348,7 @@ func TestGuardTiers_SUR3_STR10(t *testing.T) {
 		for _, behind := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, behind_relays %t", api, behind), func(t *testing.T) {
 				t.Parallel()
-				names, all := guarded()
+				names, all := guarded(30)
 				cp := startFilled(t, controlplane.NewSnapshot(), all)
 				first := startRelay(t, func(c *config.Config) { c.Upstreams[0].Guard.Hold = config.Duration(hold) }, cp.Addr())
 				second := startRelay(t, func(c *config.Config) {

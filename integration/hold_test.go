@@ -121,7 +121,7 @@ func TestHoldUnderChurn_GATE4(t *testing.T) {
 
 func testHoldUnderChurn(t *testing.T, cp *controlplane.ControlPlane, api config.APIType) {
 	t.Helper()
-	names, all := guarded()
+	names, all := guarded(30)
 	startFilled(t, cp, all)
 	relay := startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = api }, cp.Addr())
 	watch := new(heldWatch)

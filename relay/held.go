@@ -79,6 +79,11 @@ func (l *losses) Held(h cache.Held) {
 	if first {
 		level = slog.LevelInfo
 	}
+	if h.Ended == cache.EndedAlone {
+		l.log.Log(context.Background(), level, "an upstream removed all resources of a type, and no other type: clients are told",
+			"upstream", h.Upstream, "type", h.TypeURL, "removed", h.Lost)
+		return
+	}
 	l.log.Log(context.Background(), level, "the relay holds the removal of resources no longer",
 		"upstream", h.Upstream, "type", h.TypeURL, "told", h.Lost, "because", string(h.Ended))
 }

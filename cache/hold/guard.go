@@ -13,6 +13,9 @@ type Guard struct {
 	AtLeast int
 	// Hold is how long a loss is held.
 	Hold time.Duration
+	// Small is how long the loss of all Listeners and all Clusters is held, where there are fewer than AtLeast; 0: it
+	// passes.
+	Small time.Duration
 	// Passes reports whether the losses of a type pass. Nil: none do. It is called under the
 	// store's lock.
 	Passes func(typeURL string) bool
@@ -49,6 +52,14 @@ type Window struct {
 // Open reports whether the window goes on.
 func (w *Window) Open(now time.Time) bool { return now.Before(w.until) }
 
+// Emptied returns how many were released when the window began, if all of them are lost and nothing was gained; else 0.
+func (w *Window) Emptied(now time.Time) int {
+	if !w.Open(now) || w.lost < w.of {
+		return 0
+	}
+	return w.of
+}
+
 // Add adds a response, and returns the loss of the window and of how many. A loss begins a window
 // if there is none. It ends after Burst, or at until if that is later: the first state after a
 // connection counts as a whole.
@@ -68,6 +79,7 @@ func (w *Window) Add(lost, gained, of int, now, until time.Time) (loss, before i
 type Clock struct {
 	began, last time.Time // of the first and the last loss
 	until       time.Time
+	hold        time.Duration // of the last loss
 }
 
 // Runs reports whether something is held.
@@ -85,7 +97,7 @@ func (c *Clock) Hold(now time.Time, hold time.Duration) {
 	if !c.Runs() {
 		c.began = now
 	}
-	c.last = now
+	c.last, c.hold = now, hold
 	if at := now.Add(hold); at.After(c.until) {
 		c.until = at
 	}
@@ -104,6 +116,9 @@ func (c *Clock) Wait(now, until time.Time) {
 
 // Waits reports whether nothing is held but what waits for the losses of others.
 func (c *Clock) Waits() bool { return c.Runs() && c.last.IsZero() }
+
+// For is how long the last loss is held.
+func (c *Clock) For() time.Duration { return c.hold }
 
 // Lately reports whether a loss was held just now: others belong to it.
 func (c *Clock) Lately(now time.Time) bool { return c.Runs() && now.Sub(c.last) <= Burst }

@@ -665,3 +665,145 @@ func TestGuardCost_SUR3(t *testing.T) {
 		t.Errorf("%v allocations with the guard, %v without", on, off)
 	}
 }
+
+// Where a type has too few resources for the guard, the loss of all Listeners and all Clusters together is held (SUR-3).
+func TestGuardSmall_SUR3(t *testing.T) {
+	const small, settle = time.Minute, time.Second
+	for name, f := range map[string]func(b *bed, c *peer){
+		"clusters go, then listeners": func(b *bed, c *peer) {
+			b.says(cds, "-a", "-b")
+			b.expect(c.collect())
+			b.elapses(settle - time.Millisecond)
+			b.says(lds, "-l")
+			b.expect(c.collect())
+			b.holdsBack(3)
+			b.expect(b.seen.held, "CDS 2/2", "LDS 1/1")
+			if n := b.seenByNew(cds, "*"); n != 2 {
+				b.Fatalf("a new client gets %d", n)
+			}
+			b.elapses(small - time.Millisecond)
+			b.expect(c.collect())
+			b.elapses(time.Millisecond)
+			b.expect(c.collect(), "LDS -l")
+			b.expect(c.collect(), "CDS -a -b")
+			b.holdsBack(0)
+		},
+		"listeners go, then clusters, and both come back": func(b *bed, c *peer) {
+			b.says(lds, "-l")
+			b.says(cds, "-a")
+			b.expect(c.collect(), "CDS -a") // one of two: others stay
+			b.says(cds, "-b")
+			b.holdsBack(2)
+			b.says(lds, "+l@1")
+			b.says(cds, "+b@1")
+			b.holdsBack(0)
+			b.expect(c.collect())
+		},
+		"clusters go, and listeners two seconds later": func(b *bed, c *peer) {
+			b.says(cds, "-a", "-b")
+			b.elapses(settle)
+			b.expect(c.collect(), "CDS -a -b")
+			b.elapses(settle)
+			b.says(lds, "-l")
+			b.expect(c.collect())
+			b.holdsBack(1)
+		},
+		"clusters go, and listeners that the relay waits for longer than ten seconds": func(b *bed, c *peer) {
+			b.store.Session().Lost(streamOf(0))
+			b.connect(0)
+			b.says(cds, "-a", "-b")
+			b.elapses(hold.Burst + settle)
+			b.expect(c.collect())
+			b.says(lds, "-l")
+			b.holdsBack(3)
+		},
+		"clusters go, and listeners eleven seconds later": func(b *bed, c *peer) {
+			b.says(cds, "-a", "-b")
+			b.elapses(hold.Burst + settle)
+			b.expect(c.collect(), "CDS -a -b")
+			b.says(lds, "-l")
+			b.expect(c.collect(), "LDS -l")
+			b.holdsBack(0)
+		},
+		"clusters alone": func(b *bed, c *peer) {
+			b.says(cds, "-a", "-b")
+			b.expect(c.collect())
+			b.elapses(settle)
+			b.expect(c.collect(), "CDS -a -b")
+			b.expect(b.seen.held) // two are no news
+		},
+		"three clusters alone": func(b *bed, c *peer) {
+			b.says(cds, "+c@1")
+			b.expect(c.collect(), "CDS +c@1")
+			b.says(cds, "-a", "-b", "-c")
+			b.elapses(settle)
+			b.expect(c.collect(), "CDS -a -b -c")
+			b.expect(b.seen.held, "CDS 3/3 alone")
+		},
+		"others come instead": func(b *bed, c *peer) {
+			b.says(cds, "-a", "-b", "+d@1")
+			b.says(lds, "-l")
+			b.expect(c.collect(), "CDS +d@1", "LDS -l")
+			b.expect(c.collect(), "CDS -a -b")
+			b.holdsBack(0)
+		},
+		"two in all": func(b *bed, c *peer) {
+			b.says(cds, "-a")
+			c.collect()
+			b.elapses(hold.Burst + settle)
+			b.says(cds, "-b")
+			b.says(lds, "-l")
+			b.expectAll(c.collect(), "LDS -l")
+			b.expect(c.collect(), "CDS -b")
+		},
+		"endpoints between them": func(b *bed, c *peer) {
+			c.sub(eds, "e")
+			b.demand(0)
+			b.assigns("1", 1, "e")
+			c.collect()
+			b.says(cds, "-a", "-b")
+			b.says(eds, "-e")
+			b.expect(c.collect())
+			b.says(lds, "-l")
+			b.holdsBack(4)
+			b.says(lds, "+l@1")
+			b.says(cds, "+a@1", "+b@1")
+			b.assigns("1", 1, "e")
+			b.expect(c.collect())
+			b.holdsBack(0)
+		},
+		"endpoints with them, as long": func(b *bed, c *peer) {
+			c.sub(eds, "e")
+			b.demand(0)
+			b.assigns("1", 1, "e")
+			c.collect()
+			b.says(cds, "-a", "-b")
+			b.says(lds, "-l")
+			b.assigns("2", 0, "e")
+			b.expect(c.collect())
+			b.holdsBack(4)
+			b.elapses(small)
+			b.holdsBack(0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := guard()
+				g.Small = small
+				b := newBedOf(t, cache.Limits{}, cache.Source{
+					Quiet: settle, ResumeQuiet: 15 * time.Second, Absent: absentAfter, FullState: map[string]bool{cds: true, lds: true}, Guard: g,
+				})
+				c := b.join()
+				c.sub(cds, "*")
+				c.sub(lds, "*")
+				b.connect(0)
+				b.says(cds, "+a@1", "+b@1")
+				b.says(lds, "+l@1")
+				b.elapses(time.Hour) // no longer the first state of the stream
+				c.collect()
+				f(b, c)
+				b.check()
+			})
+		})
+	}
+}
