@@ -49,7 +49,6 @@ type Router interface {
 	// router may keep the node; the server does not change the peer. The error is a status, with
 	// which the stream or poll ends: the client may not present the node (ACC-5).
 	Open(node *corev3.Node, peer *keyer.Peer) (Routes, error)
-	// NodeMatters reports whether a client's node decides which resources it gets.
 	// NodeMatters reports whether the node decides what a client gets, or whether it is served at all.
 	NodeMatters(peer *keyer.Peer) bool
 }
