@@ -122,7 +122,14 @@ func (c *grpcClient) delay(t *besideType) {
 // some, only those that no other scope has an answer of.
 func (c *grpcClient) setAside(k *streamLink, cause error) {
 	b := &c.besides
-	if c.cfg.APIType.PerType() || !k.line.serving() || !refusedBy(cause) {
+	if c.cfg.APIType.PerType() || !k.line.serving() {
+		return
+	}
+	retried := b.running > 0 && !time.Now().Before(b.resume)
+	if !refusedBy(cause) {
+		if retried { // it may end a stream for the next one of its node
+			c.pauseRetries(false)
+		}
 		return
 	}
 	var types, nowhere, added []string
@@ -138,7 +145,7 @@ func (c *grpcClient) setAside(k *streamLink, cause error) {
 	if len(nowhere) > 0 {
 		types = nowhere
 	}
-	if b.running > 0 && !time.Now().Before(b.resume) {
+	if retried {
 		c.pauseRetries(len(types) == 0)
 	}
 	for _, typeURL := range types {

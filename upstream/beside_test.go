@@ -570,9 +570,9 @@ func ends(ss *serverStream, code codes.Code) {
 	}
 }
 
-// lonely is a server that takes one stream of a node: it refuses the second, or ends the first one for it. It ends
-// streams for a bad type, too, and says nothing about endpoints.
-func lonely(t *testing.T, srv *server, endsFirst bool, streams func()) {
+// lonely is a server that takes one stream of a node: it refuses the second, or ends the first one for it with a status
+// that is not OK. It ends streams for a bad type, too, and says nothing about endpoints.
+func lonely(t *testing.T, srv *server, endsFirst codes.Code, streams func()) {
 	t.Helper()
 	done := make(chan struct{})
 	gone := make(chan struct{})
@@ -585,11 +585,11 @@ func lonely(t *testing.T, srv *server, endsFirst bool, streams func()) {
 				return
 			case ss := <-srv.streams:
 				if first != nil && first.Context().Err() == nil {
-					if !endsFirst {
+					if endsFirst == codes.OK {
 						ends(ss, codes.AlreadyExists)
 						continue
 					}
-					ends(first, codes.Aborted)
+					ends(first, endsFirst)
 				}
 				first = ss
 				go func() {
@@ -624,11 +624,11 @@ func lonely(t *testing.T, srv *server, endsFirst bool, streams func()) {
 // service is known of. They cost the stream that others use next to nothing, and are shown with the reason (LIM-2, SUR-8).
 func TestServerThatTakesOneStream_LIM2_SUR8(t *testing.T) {
 	for name, c := range map[string]struct {
-		endsFirst bool
+		endsFirst codes.Code
 		reason    string
 	}{
-		"it refuses the second": {false, "as the test says"},
-		"it ends the first":     {true, oneStream},
+		"it refuses the second": {codes.OK, "as the test says"},
+		"it ends the first":     {codes.Aborted, oneStream},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -665,7 +665,7 @@ func TestServerThatTakesOneStreamAndIsSilent_LIM2(t *testing.T) {
 		srv := n.serve("a", func(s *server) { s.deaf = true })
 		var mu sync.Mutex
 		var began []time.Time
-		lonely(t, srv, true, func() {
+		lonely(t, srv, codes.Aborted, func() {
 			mu.Lock()
 			defer mu.Unlock()
 			began = append(began, time.Now())
@@ -837,4 +837,31 @@ func TestStreamWithoutTypes_LIM2_OPS1(t *testing.T) {
 			t.Errorf("status %+v, want connected with two streams", st)
 		}
 	})
+}
+
+// A server that ends a stream, with a status that says nothing of types, for each new one of its node loses it to the types
+// that a client invents at most once a minute (LIM-2).
+func TestServerThatTakesTheNewestStream_LIM2(t *testing.T) {
+	for _, code := range []codes.Code{codes.Canceled, codes.Unavailable} {
+		t.Run(code.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				srv := n.serve("a", func(s *server) { s.deaf = true })
+				var began atomic.Int32
+				lonely(t, srv, code, func() { began.Add(1) })
+				wanted := []wire.Subscription{sub(clusters, "*")}
+				store := newStore(wanted...)
+				run(t, newUpstream(t, n.config("a")), store, nil)
+				<-time.After(stableAfter)
+				for i := range 300 {
+					wanted = append(wanted, sub(invented(i), "x"))
+					store.want(0, slices.Clone(wanted), sub(invented(i), "x"))
+					<-time.After(time.Second)
+				}
+				if got := began.Load(); got < 2 || got > 7 {
+					t.Errorf("%d streams in five minutes, want more than one and at most one a minute", got)
+				}
+			})
+		})
+	}
 }
