@@ -15,7 +15,7 @@ func (u *update) apply(t *Table) {
 	u.nameErrors(t)
 	u.answersWholes(t)
 	u.judge(t)
-	if !u.resolved && !u.restored && !u.saysNothing() {
+	if !u.resolved && !u.restored && !u.response.Partial && !u.saysNothing() {
 		t.hear(u.received)
 		if !u.onlyDelays() {
 			t.answered(u.received, len(u.keys) == u.foreign)
@@ -84,6 +84,9 @@ func (u *update) conclude(t *Table) {
 			u.concludeNames(t)
 		}
 		u.dropUnlisted(t)
+	}
+	if u.response.Partial {
+		return // its version is that of another stream, which may be ahead
 	}
 	t.serverVersions.info = u.response.Version
 	if !t.upstream.held.any() { // else it does not stand for what clients are shown

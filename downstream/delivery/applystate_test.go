@@ -224,6 +224,22 @@ func TestApplyState(t *testing.T) {
 			b.state(cds, "2")
 			b.expect(c.told(), "CDS -"+nameG1)
 		},
+		"GLOB-7 RES-14 part of a list, from another stream, answers no glob": func(b *bed, c *peer) {
+			c.sub(cds, globG, "a")
+			c.resume(cds, []string{nameG2 + "@v"})
+			b.connect(0)
+			r := stateOf(cds, "7", "+a@1")
+			r.Partial = true
+			if err := b.applyState(r); err != nil {
+				b.Fatal(err)
+			}
+			b.expect(c.told(), "CDS +a")
+			b.settle()
+			b.expect(c.told())
+			b.state(cds, "1", "+"+nameG1+"@1", "+a@1")
+			b.settle()
+			b.expect(c.told(), "CDS +"+nameG1+" -"+nameG2)
+		},
 		"GLOB-6 GLOB-7 a named member outlives the glob": func(b *bed, c *peer) {
 			c.sub(cds, globG)
 			b.connect(0)
