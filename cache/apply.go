@@ -51,12 +51,16 @@ func (s Session) apply(stream wire.StreamID, u *update) error {
 		default:
 			u.applyShared(tables[0], tables[1])
 		}
+		for _, t := range tables {
+			u.countBack(t)
+		}
 		s.store.reviewHeld()
 	})
 	if u.unsolicited > 0 {
 		s.store.cache.observer.Unsolicited(r.TypeURL, u.unsolicited)
 	}
 	u.tellForeign(s.store)
+	u.tellBack(s.store)
 	if len(u.bad) > 0 {
 		return &RejectedError{Reason: errors.Join(u.bad...).Error(), Partly: true}
 	}

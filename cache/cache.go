@@ -72,6 +72,9 @@ type Observer interface {
 	// Held tells that the loss of many resources is held, or is not any longer (SUR-3). It is
 	// called without a lock, and may log.
 	Held(h Held)
+	// WentBack tells that in the first state of a new stream n resources have content that newer content had
+	// replaced (SUR-7). It is called without a lock, and may log.
+	WentBack(upstream, typeURL string, n int)
 	// Expired tells that a resource outlived its ttl (TTL-2).
 	Expired(typeURL string)
 }
@@ -87,6 +90,8 @@ func (silent) Unsolicited(string, int) {}
 func (silent) Foreign(_, _, _ string, _ int) {}
 
 func (silent) Held(Held) {}
+
+func (silent) WentBack(_, _ string, _ int) {}
 
 func (silent) Expired(string) {}
 

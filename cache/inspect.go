@@ -84,13 +84,14 @@ type TypeStats struct {
 	Resources     int64  `json:"resources"`
 	Bytes         int64  `json:"bytes"`
 	Tombstones    int    `json:"tombstones"`
-	Followers     int    `json:"followers"`          // cursors of clients in its collections
-	Watchers      int64  `json:"watchers"`           // clients' subscriptions by name
-	Held          int    `json:"held,omitempty"`     // losses that clients are not told yet (SUR-3)
-	Frozen        bool   `json:"-"`                  // an operator holds everything (GATE-4)
-	FrozenNames   int    `json:"-"`                  // names of which clients have something else than the server said last, because of that
-	Pins          int    `json:"pins"`               // names and globs that are pinned
-	LeftOut       int    `json:"left_out,omitempty"` // names that the server is not asked for, because requests have no room for them (RES-17)
+	Followers     int    `json:"followers"`           // cursors of clients in its collections
+	Watchers      int64  `json:"watchers"`            // clients' subscriptions by name
+	Held          int    `json:"held,omitempty"`      // losses that clients are not told yet (SUR-3)
+	WentBack      int    `json:"went_back,omitempty"` // resources whose content went back with the present upstream stream (SUR-7)
+	Frozen        bool   `json:"-"`                   // an operator holds everything (GATE-4)
+	FrozenNames   int    `json:"-"`                   // names of which clients have something else than the server said last, because of that
+	Pins          int    `json:"pins"`                // names and globs that are pinned
+	LeftOut       int    `json:"left_out,omitempty"`  // names that the server is not asked for, because requests have no room for them (RES-17)
 	Upkeep        Upkeep `json:"upkeep"`
 }
 
@@ -136,7 +137,7 @@ func (s *Store) Stats() []TypeStats {
 			TypeURL: key.typeURL, Kind: key.kind.String(),
 			Subscriptions: t.demands.count, Collections: len(t.colls),
 			Resources: t.usage.resources, Bytes: t.usage.bytes, Watchers: t.usage.watchers, Pins: len(t.demands.pins),
-			LeftOut: t.demands.leftOut,
+			LeftOut: t.demands.leftOut, WentBack: t.upstream.back.count,
 		}
 		switch h := t.upstream.held; {
 		case h.frozen():

@@ -20,6 +20,7 @@ func (t *Table) recordPut(e *Entry, r *wire.Resource, coll *Collection, now time
 	if first && !t.store.changes.past.rollsBack {
 		return // the first answer
 	}
+	t.noteBack(e, r, now)
 	t.record(e, now)
 }
 

@@ -49,7 +49,7 @@ func (t *Table) restart(versionsLimit int) wire.Subscription {
 	t.forgetExcuses()
 	t.demands.clocks.withheld = false
 	now := t.store.cache.Now()
-	t.upstream.begun = now
+	t.upstream.begun, t.upstream.back = now, wentBack{}
 	for _, c := range t.colls {
 		c.quiet.restart()
 	}

@@ -38,6 +38,7 @@ type update struct {
 	unsolicited int
 	foreign     int    // resources that the server does not speak for
 	foreigner   string // the name of one of them
+	wentBack    int    // resources whose content went back, if these are many (SUR-7)
 }
 
 // badKey stands in an update for a key that is left out. No resource may have a name that begins

@@ -209,6 +209,7 @@ type Guard struct {
 	AtLeast      int      `yaml:"at_least"`      // fewer pass
 	Hold         Duration `yaml:"hold"`          // clients are told after this time
 	SmallHold    Duration `yaml:"small_hold"`    // and after this one of the loss of all Listeners and Clusters, if they are few; 0: at once
+	WentBack     WentBack `yaml:"went_back"`     // content that goes back to what it was before (SUR-7)
 	Except       []string `yaml:"except"`        // types whose losses pass, beside secrets
 	BehindRelays bool     `yaml:"behind_relays"` // guards also where the upstream is a relay, which has a guard of its own
 }

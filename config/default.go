@@ -98,7 +98,7 @@ func DefaultUpstream() Upstream {
 		LoadReports: AggregateLoadReports,
 
 		Guard: Guard{
-			Removed: 50, AtLeast: 20, Hold: Duration(5 * time.Minute), SmallHold: Duration(time.Minute),
+			Removed: 50, AtLeast: 20, Hold: Duration(5 * time.Minute), SmallHold: Duration(time.Minute), WentBack: ReportBack,
 			// Workloads come and go in numbers: ztunnel has one for each pod.
 			Except: []string{"type.googleapis.com/istio.workload.Address", "type.googleapis.com/istio.workload.Workload"},
 		},

@@ -97,6 +97,20 @@ func (t *APIType) UnmarshalText(text []byte) error {
 	return oneOf(t, text, AggregatedDeltaGRPC, AggregatedGRPC, DeltaGRPC, GRPC, REST)
 }
 
+// WentBack is what the relay does where content goes back to what it was before (SUR-7).
+type WentBack string
+
+// The ways.
+const (
+	ReportBack WentBack = "report" // it warns and counts
+	IgnoreBack WentBack = "off"    // it does not look
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (w *WentBack) UnmarshalText(text []byte) error {
+	return oneOf(w, text, ReportBack, IgnoreBack)
+}
+
 // LoadReports is what becomes of the load reports of clients (LRS-1).
 type LoadReports string
 

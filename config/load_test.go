@@ -124,7 +124,7 @@ func TestParseEveryKey(t *testing.T) {
 			AbsentAfter:     Duration(22 * time.Second),
 			Poll:            Poll{Interval: Duration(23 * time.Second), Timeout: Duration(24 * time.Second)},
 			LoadReports:     LoadReportsOff,
-			Guard:           Guard{Removed: 30, AtLeast: 40, Hold: Duration(25 * time.Second), SmallHold: Duration(15 * time.Second), Except: []string{"cds"}, BehindRelays: true},
+			Guard:           Guard{Removed: 30, AtLeast: 40, Hold: Duration(25 * time.Second), SmallHold: Duration(15 * time.Second), WentBack: IgnoreBack, Except: []string{"cds"}, BehindRelays: true},
 		}, files, forwarding},
 		Node: Node{
 			ID: "relay-1", Cluster: "relays",

@@ -13,8 +13,8 @@ type cacheSeries struct {
 }
 
 type cacheType struct {
-	hits, misses, unsolicited, foreign, expired, held prometheus.Counter
-	evictions                                         map[cache.Reason]prometheus.Counter // read only
+	hits, misses, unsolicited, foreign, expired, held, wentBack prometheus.Counter
+	evictions                                                   map[cache.Reason]prometheus.Counter // read only
 }
 
 var _ cache.Observer = (*cacheSeries)(nil)
@@ -33,6 +33,8 @@ func newCacheSeries(s *set) *cacheSeries {
 		"Resources that the relay dropped because their ttl ended.", labelType)
 	held := s.counter("cache", "held_losses_total",
 		"Losses of many resources at once that the relay held back from clients.", labelType)
+	wentBack := s.counter("cache", "went_back_total",
+		"Resources that a new stream of an upstream brought with older content than clients had, where these were many.", labelType)
 	c := new(cacheSeries)
 	for k, name := range shortNames {
 		c.types[k] = cacheType{
@@ -42,6 +44,7 @@ func newCacheSeries(s *set) *cacheSeries {
 			foreign:     foreign.WithLabelValues(name),
 			expired:     expired.WithLabelValues(name),
 			held:        held.WithLabelValues(name),
+			wentBack:    wentBack.WithLabelValues(name),
 			evictions:   make(map[cache.Reason]prometheus.Counter),
 		}
 		for _, r := range cache.Reasons() {
@@ -82,6 +85,11 @@ func (c *cacheSeries) Foreign(_, typeURL, _ string, n int) {
 
 // Expired implements cache.Observer.
 func (c *cacheSeries) Expired(typeURL string) { c.of(typeURL).expired.Inc() }
+
+// WentBack implements cache.Observer.
+func (c *cacheSeries) WentBack(_, typeURL string, n int) {
+	c.of(typeURL).wentBack.Add(float64(n))
+}
 
 // Held implements cache.Observer. It counts the beginnings.
 func (c *cacheSeries) Held(h cache.Held) {

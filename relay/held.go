@@ -88,6 +88,18 @@ func (l *losses) Held(h cache.Held) {
 		"upstream", h.Upstream, "type", h.TypeURL, "told", h.Lost, "because", string(h.Ended))
 }
 
+// WentBack implements cache.Observer.
+func (l *losses) WentBack(upstream, typeURL string, n int) {
+	l.Observer.WentBack(upstream, typeURL, n)
+	level := slog.LevelDebug
+	if l.first(lossKey{upstream, typeURL, "went back"}, time.Now()) {
+		level = slog.LevelWarn
+	}
+	l.log.Log(context.Background(), level,
+		"a new stream of an upstream has older content than clients: the control plane was rolled back, or this replica is behind; clients get it",
+		"upstream", upstream, "type", typeURL, "resources", n)
+}
+
 // first reports whether nothing like it was logged for a while.
 func (l *losses) first(k lossKey, now time.Time) bool {
 	l.mu.Lock()

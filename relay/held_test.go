@@ -187,3 +187,25 @@ func TestReloadGuard_SUR3(t *testing.T) {
 	c.holds(contents{})
 	r.check()
 }
+
+// A control plane comes back with the state before its last one: clients get it, and operators learn of it.
+func TestWentBack_SUR7(t *testing.T) {
+	first, second := manyClusters(), manyClusters()
+	for name := range second {
+		second[name] = "2"
+	}
+	a := newPlaneServer(t, first)
+	r := run(t, configOf(upstreamAt("a", a.address)))
+	c := r.join("client")
+	c.holds(first)
+	a.Apply(clustersOf(t, second))
+	c.holds(second)
+	a.returns(first)
+	c.holds(first)
+	r.comes("/metrics", `xdsrelay_cache_went_back_total{type="cds"} 30`)
+	r.shows("/upstreams", `"went_back": 30`)
+	const message = "a new stream of an upstream has older content than clients"
+	if log := r.log.String(); strings.Count(log, message) != 1 || !strings.Contains(log, "resources=30") {
+		t.Errorf("logged %s", log)
+	}
+}

@@ -118,7 +118,7 @@ func setTimes(s *cache.Source, u *config.Upstream) {
 func guardOf(u *config.Upstream) hold.Guard {
 	excepted := u.Guard.Passes()
 	return hold.Guard{
-		Share: u.Guard.Removed.Part(), AtLeast: u.Guard.AtLeast, Hold: u.Guard.Hold.Std(), Small: u.Guard.SmallHold.Std(),
+		Share: u.Guard.Removed.Part(), AtLeast: u.Guard.AtLeast, Hold: u.Guard.Hold.Std(), Small: u.Guard.SmallHold.Std(), WentBack: u.Guard.WentBack == config.ReportBack,
 		BehindRelays: u.Guard.BehindRelays,
 		Passes:       func(typeURL string) bool { return payload.Secret(typeURL) || excepted(typeURL) },
 	}

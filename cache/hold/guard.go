@@ -16,6 +16,8 @@ type Guard struct {
 	// Small is how long the loss of all Listeners and all Clusters is held, where there are fewer than AtLeast; 0: it
 	// passes.
 	Small time.Duration
+	// WentBack says that content that goes back is reported: of AtLeast resources of a type (SUR-7).
+	WentBack bool
 	// Passes reports whether the losses of a type pass. Nil: none do. It is called under the
 	// store's lock.
 	Passes func(typeURL string) bool

@@ -807,3 +807,55 @@ func TestGuardSmall_SUR3(t *testing.T) {
 		})
 	}
 }
+
+// A new stream that has older content than clients is reported, once, and its content passes (SUR-7).
+func TestWentBack_SUR7(t *testing.T) {
+	for name, tc := range map[string]struct {
+		resources int
+		after     time.Duration // since the newer content came
+		ended     bool          // the stream ends, and another one begins
+		begun     time.Duration // since the stream began
+		content   string
+		off       bool
+		want      []string
+	}{
+		"an older state":                   {resources: 20, after: time.Minute, ended: true, content: "@1", want: []string{"CDS 20"}},
+		"too few":                          {resources: 19, after: time.Minute, ended: true, content: "@1"},
+		"a newer state":                    {resources: 20, after: time.Minute, ended: true, content: "@3"},
+		"the same state":                   {resources: 20, after: time.Minute, ended: true, content: "@2"},
+		"on the same stream":               {resources: 20, after: time.Minute, content: "@1"},
+		"after the first state":            {resources: 20, after: time.Minute, ended: true, begun: quiet + time.Second, content: "@1"},
+		"replaced more than an hour ago":   {resources: 20, after: time.Hour + time.Minute, ended: true, content: "@1"},
+		"where nobody wants to know of it": {resources: 20, after: time.Minute, ended: true, content: "@1", off: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := hold.Guard{AtLeast: 20, WentBack: !tc.off}
+				b := newBedOf(t, cache.Limits{Generations: 10}, cache.Source{Quiet: quiet, FullState: map[string]bool{cds: true}, Guard: g})
+				c := b.join()
+				c.sub(cds, "*")
+				b.connect(0)
+				b.says(cds, many("+", "m", 0, tc.resources, "@1")...)
+				b.elapses(quiet)
+				b.says(cds, many("+", "m", 0, tc.resources, "@2")...)
+				b.elapses(tc.after)
+				c.collect()
+				if tc.ended {
+					b.store.Session().Lost(streamOf(0))
+					b.connect(0)
+				}
+				b.elapses(tc.begun)
+				half := tc.resources / 2
+				b.says(cds, many("+", "m", 0, half, tc.content)...)
+				b.says(cds, many("+", "m", half, tc.resources, tc.content)...)
+				b.expect(b.seen.back, tc.want...)
+				if got := strings.Count(strings.Join(c.collect(), " "), tc.content); got != tc.resources && tc.content != "@2" {
+					t.Errorf("the client got %d of %d", got, tc.resources)
+				}
+				b.says(cds, "+other@1", "+m00000@2")
+				b.says(cds, "+m00000"+tc.content)
+				b.expect(b.seen.back, tc.want...)
+			})
+		})
+	}
+}

@@ -62,6 +62,7 @@ type sights struct {
 	unsolicited  int
 	expired      int
 	foreign      []string // upstream, a name, and how many
+	back         []string // type, and how many resources went back
 	held         []string // type, lost, of, and why no longer
 }
 
@@ -78,6 +79,9 @@ func (s *sights) Foreign(upstream, _, name string, n int) {
 	s.foreign = append(s.foreign, fmt.Sprintf("%s %s %d", upstream, name, n))
 }
 func (s *sights) Expired(string) { s.expired++ }
+func (s *sights) WentBack(_, typeURL string, n int) {
+	s.back = append(s.back, fmt.Sprintf("%s %d", short[typeURL], n))
+}
 func (s *sights) Held(h cache.Held) {
 	s.held = append(s.held, strings.TrimSpace(fmt.Sprintf("%s %d/%d %s", short[h.TypeURL], h.Lost, h.Of, h.Ended)))
 }
