@@ -102,12 +102,9 @@ func (st *stream) begin(node *corev3.Node) error {
 	form := delivery.Form{State: st.variant.form == stateForm, Relay: isRelay(st.standing.peer)}
 	form.Wrapped = form.State && wraps(node)
 	// In the state of the world only a wrapped resource has a TTL. Envoy honours TTLs without
-	// announcing it, but has no use for a list of heartbeats (TTL-1).
-	if form.State {
-		form.TTL = form.Wrapped && slices.Contains(features, featureTTL)
-	} else {
-		form.TTL = slices.Contains(features, featureTTL) || node.GetUserAgentName() == envoyAgent
-	}
+	// announcing it, and knows wrapped resources (TTL-1).
+	form.TTL = slices.Contains(features, featureTTL) && (form.Wrapped || !form.State) ||
+		node.GetUserAgentName() == envoyAgent && !st.variant.service.OfV2()
 	st.subscriber = delivery.NewSubscriber(st.ring, form)
 	st.subscriber.JudgedBy(judgeOf(routes.Access()), false)
 	st.standing.edit(func() { st.standing.node, st.standing.cluster = clip(node.GetId()), clip(node.GetCluster()) })

@@ -214,6 +214,35 @@ func TestTTL_SotW(t *testing.T) {
 			wrapping.wants("Cluster")
 			ttlOnly.wants("Cluster")
 		}},
+		{"TTL-1 RES-13 Envoy is sent wrapped what has a ttl, and nothing else", func(h *harness) {
+			envoyNode := &corev3.Node{Id: "n", UserAgentName: "envoy"}
+			c, v2 := h.state(), h.stateOn("/envoy.service.discovery.v2.AggregatedDiscoveryService/StreamAggregatedResources", true)
+			c.node, v2.node = envoyNode, envoyNode
+			h.opaque.set(clusterType, "1", "b")
+			h.give(clusterType, "a", "1", 30*time.Second)
+			h.give(endpointType, "e", "1", 30*time.Second)
+			for _, c := range []*stateClient{c, v2} {
+				c.asks(clusterType)
+				c.asks(endpointType, "e")
+			}
+			c.wants("Cluster [a 1 a@1~30s] b@1", "ClusterLoadAssignment [e 1 e@1~30s]")
+			v2.wants("Cluster a@1 b@1", "ClusterLoadAssignment e@1")
+			h.advance(15 * time.Second)
+			h.beat(clusterType, "a", "1", 30*time.Second)
+			h.beat(endpointType, "e", "1", 30*time.Second)
+			c.wants("Cluster [a 1 a@1~30s] b@1", "ClusterLoadAssignment [e 1 e@1~30s]")
+			v2.wants()
+			h.advance(time.Second)
+			h.opaque.set(endpointType, "1", "e") // without a ttl
+			c.wants("ClusterLoadAssignment e@1")
+			h.advance(29 * time.Second)
+			h.opaque.store.Session().Settle(time.Now())
+			h.advance(time.Minute)
+			c.wants() // it has dropped the cluster itself
+			v2.wants("Cluster b@1")
+			h.opaque.set(clusterType, "1", "d")
+			c.wants("Cluster b@1 d@1")
+		}},
 		{"TTL-1 TTL-3 TTL-4 whole lists and resources renew, at most once per third of the ttl", func(h *harness) {
 			c := h.timed(true)
 			c.asks(clusterType)

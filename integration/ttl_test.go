@@ -1,13 +1,18 @@
 package integration
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
@@ -112,4 +117,47 @@ func TestTTL_TTL1_TTL2_TTL3_TTL4(t *testing.T) {
 		t.Errorf("TTL-2: no %s on /metrics", want)
 	}
 	relay.consistent(t)
+}
+
+// An Envoy that speaks the state of the world announces nothing of ttl: direct and through a relay of either form, what
+// has a ttl comes wrapped, and all else bare.
+func TestTTLOfEnvoy_TTL1_RES13(t *testing.T) {
+	p := newPlane(t)
+	p.set(clusterType, "steady", true)
+	p.setTTL(clusterType, "c", time.Hour)
+	servers := map[string]string{"direct": p.addr}
+	for _, api := range []config.APIType{config.AggregatedDeltaGRPC, config.AggregatedGRPC} {
+		servers["relay, "+string(api)] = startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = api }, p.addr).addr
+	}
+	for name, addr := range servers {
+		t.Run(name, func(t *testing.T) {
+			conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			s, err := visitState(ctx, conn)
+			if err == nil {
+				err = s.ask(clusterType, "", "", &corev3.Node{Id: "e", UserAgentName: "envoy"})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, payloads, _, err := s.recv()
+			if err != nil || len(payloads) != 2 {
+				t.Fatalf("got %v, %v", payloads, err)
+			}
+			var wrapped []*discovery.Resource
+			for _, x := range payloads {
+				if r := new(discovery.Resource); x.UnmarshalTo(r) == nil {
+					wrapped = append(wrapped, r)
+				}
+			}
+			if len(wrapped) != 1 || wrapped[0].GetName() != "c" || wrapped[0].GetTtl().AsDuration() <= 0 || wrapped[0].GetTtl().AsDuration() > time.Hour {
+				t.Errorf("wrapped are %v, want c with its ttl", wrapped)
+			}
+		})
+	}
 }

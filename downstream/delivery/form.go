@@ -5,12 +5,13 @@ import "time"
 // Form is how a client is told of changes. The zero value is the incremental one.
 type Form struct {
 	// TTL says that the client can do resource ttl: it is sent ttls and heartbeats, and drops
-	// by itself what expires (TTL-1, TTL-2).
+	// by itself what expires (TTL-1, TTL-2). In the state of the world a resource with a ttl goes
+	// in a Resource, whatever Wrapped says.
 	TTL bool
 	// State is the state-of-the-world form: whole lists of full-state types (RES-2), and of
 	// others what changed, without removals (RES-3).
 	State bool
-	// Wrapped has resources sent in a Resource in that form, with their name and version: only
+	// Wrapped has all resources sent in a Resource in that form, with their name and version: only
 	// for clients that announce that they know it (RES-13).
 	Wrapped bool
 	// Relay says that the client is a relay. Its own clients may hold anything, although it

@@ -74,15 +74,21 @@ func (stateFormat) fail(b *Batch, err *wire.ResourceError, name string) {
 
 func (stateFormat) absence() *wire.ResourceError { return noSuchResource }
 
-// bareFormat is the state of the world with bare payloads, which have the server's spelling (NAME-4)
-// and no TTLs.
+// bareFormat is the state of the world with bare payloads, which have the server's spelling (NAME-4).
+// Only what has a TTL for the client goes in a Resource (TTL-1).
 type bareFormat struct{ stateFormat }
 
 func (bareFormat) measure(r *wire.Resource, _ string) (name string, size int) {
 	return r.Name, r.Size() + len(r.Name) + nameOverhead
 }
 
-func (bareFormat) add(to *wire.Builder, r *wire.Resource, _ string, _ time.Duration) { to.AddAny(r) }
+func (bareFormat) add(to *wire.Builder, r *wire.Resource, name string, ttl time.Duration) {
+	if ttl > 0 {
+		wrappedFormat{}.add(to, r, name, ttl)
+	} else {
+		to.AddAny(r)
+	}
+}
 
 // wrappedFormat is the state of the world with each payload in a Resource (RES-13).
 type wrappedFormat struct{ stateFormat }

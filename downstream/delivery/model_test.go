@@ -593,16 +593,22 @@ func (c *modelClient) takeState(t rapid.TB, b *Batch) {
 // read gives the name, the version and the ttl of a resource.
 func (c *modelClient) read(t rapid.TB, x *anypb.Any) (name, version string, ttl time.Duration) {
 	t.Helper()
-	if c.form.Wrapped {
+	if c.form.Wrapped || c.form.TTL && x.MessageIs(new(discovery.Resource)) {
 		var r discovery.Resource
 		if err := proto.Unmarshal(x.Value, &r); err != nil {
 			t.Fatal(err)
 		}
-		ttl := r.Ttl.AsDuration()
+		ttl = r.Ttl.AsDuration()
 		if r.Resource == nil || (r.Ttl != nil && (!c.form.TTL || ttl <= 0 || ttl > longTTL)) {
 			t.Fatalf("TTL-1, TTL-2: sent %v, can do ttl: %t", &r, c.form.TTL)
 		}
-		return r.Name, r.Version, ttl
+		if c.form.Wrapped {
+			return r.Name, r.Version, ttl
+		}
+		if ttl == 0 {
+			t.Fatalf("TTL-1: %q has no ttl, and is wrapped", r.Name)
+		}
+		x = r.Resource
 	}
 	var a corev3.Address
 	if err := proto.Unmarshal(x.Value, &a); err != nil {
@@ -610,7 +616,7 @@ func (c *modelClient) read(t rapid.TB, x *anypb.Any) (name, version string, ttl 
 	}
 	id := a.GetEnvoyInternalAddress().GetEndpointId()
 	at := strings.LastIndexByte(id, '@')
-	return id[:at], id[at+1:], 0
+	return id[:at], id[at+1:], ttl
 }
 
 // version is what the client is shown of a resource.
@@ -685,7 +691,7 @@ func testModel(t *testing.T, source modelSource) {
 		}
 		form := func() Form {
 			return rapid.SampledFrom([]Form{
-				{}, {TTL: true}, {State: true}, {State: true, Wrapped: true}, {State: true, Wrapped: true, TTL: true},
+				{}, {TTL: true}, {State: true}, {State: true, TTL: true}, {State: true, Wrapped: true}, {State: true, Wrapped: true, TTL: true},
 			}).Draw(t, "form")
 		}
 		client := func() *modelClient {

@@ -14,7 +14,7 @@ func (w *typeSub) put(to sink, c outgoing) bool {
 			return false
 		}
 		g.serveByOther(c.name, c.resource.Name)
-		if form := w.place.form; !form.State || form.Wrapped { // else no alias is sent
+		if form := w.place.form; !form.State || form.Wrapped || c.ttl > 0 { // else no alias is sent
 			c.without = g.withheld(c.resource)
 		}
 	}

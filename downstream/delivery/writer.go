@@ -124,7 +124,7 @@ const (
 	nameOverhead = 8
 	// wrapOverhead is what wrapping takes (RES-13).
 	wrapOverhead = 72
-	// ttlOverhead is what a TTL takes in a response at most.
+	// ttlOverhead is what a TTL takes in a response at most, but for the wrapping.
 	ttlOverhead = 24
 )
 
@@ -134,6 +134,9 @@ func (wr *writer) add(e *cache.Entry, r *wire.Resource, name string, pushed bool
 	known, size := to.measure(r, name)
 	if ttl > 0 {
 		size += ttlOverhead
+		if form := wr.typeSub.place.form; form.State && !form.Wrapped {
+			size += wrapOverhead
+		}
 	}
 	if !wr.typeSub.subs.screen.lets(known, r) {
 		return true

@@ -23,6 +23,9 @@ func ttlScenarios() []scenario {
 	}, {
 		name: "ttl, renewed by whole lists", proves: "TTL-1 TTL-2", forms: []form{stateADS, statePerType, deltaOnState},
 		behaviour: whole, play: expiring,
+	}, {
+		name: "ttl runs out while the server is away", proves: "TTL-1", forms: streams,
+		behaviour: plane.GoControlPlane(), play: expiringAlone,
 	}}
 }
 
@@ -52,6 +55,19 @@ func (w *world) renew(typeURL string) (stop func()) {
 	})
 	w.t.Cleanup(stop)
 	return stop
+}
+
+// expiringAlone ends the server that the Envoy is connected to: nobody tells it that the cluster is gone.
+func expiringAlone(w *world) {
+	a := w.backend("a")
+	w.plane.Set(envoyproc.Static("stays", a))
+	const ttl = 2 * timeToLive
+	w.plane.Apply(plane.Change{Set: []plane.Resource{{Name: "mortal", Message: envoyproc.Static("mortal", a), TTL: ttl}}})
+	e := w.envoy("alone")
+	w.need(soon, "the cluster is there", active(e, "mortal"))
+	w.down()
+	w.within(ttl+prompt, "the cluster expires", func() bool { return !active(e, "mortal")() })
+	w.stays(300*time.Millisecond, "the cluster without ttl", active(e, "stays"))
 }
 
 func expiring(w *world) {

@@ -29,6 +29,9 @@ type Service struct {
 	Path    string // that it is polled at over REST (VAR-5)
 }
 
+// OfV2 reports whether it is a service of v2 (VAR-9).
+func (s Service) OfV2() bool { return strings.Contains(s.Name, ".v2.") }
+
 // StateMethod is State as gRPC clients name it.
 func (s Service) StateMethod() string { return s.full(s.State) }
 
