@@ -1,8 +1,12 @@
 package integration
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -10,8 +14,10 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -102,6 +108,74 @@ func TestVersionOfAnotherScope_ACK4_ACK5_RES11(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// A client that polls gets what is in the other scope, too, and no more often than needed.
+func TestVersionOfAnotherScope_ACK4_REST1(t *testing.T) {
+	p, web, db := newPlane(t), plane.New(plane.Behaviour{}), plane.New(plane.Behaviour{})
+	for content, divided := range map[string]*plane.Plane{"web": web, "db": db} {
+		divided.Apply(plane.Change{Set: []plane.Resource{{Name: "c", Message: &clusterv3.Cluster{Name: "c", AltStatName: content}}}})
+	}
+	p.Divide(func(n *corev3.Node) *plane.Plane {
+		if n.GetCluster() == "web" {
+			return web
+		}
+		return db
+	})
+	relay := startRelay(t, func(c *config.Config) {
+		c.Upstreams[0].APIType = config.AggregatedGRPC
+		c.Aggregation.Rules = []config.Rule{{Name: "clusters", Match: "true", Scope: []string{"node.cluster"}}}
+		c.Server.RESTWait = config.Duration(300 * time.Millisecond)
+	}, p.addr)
+	var last *discovery.DiscoveryResponse
+	// polls gives what the client is answered; "" if there is nothing new.
+	polls := func(cluster string) string {
+		t.Helper()
+		body, err := protojson.Marshal(&discovery.DiscoveryRequest{
+			Node: &corev3.Node{Id: "p", Cluster: cluster}, VersionInfo: last.GetVersionInfo(), ResponseNonce: last.GetNonce(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+relay.rest+"/v3/discovery:clusters", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode == http.StatusNotModified {
+			return ""
+		}
+		c := new(clusterv3.Cluster)
+		last = new(discovery.DiscoveryResponse)
+		if err := protojson.Unmarshal(text, last); err == nil && len(last.GetResources()) == 1 {
+			err = last.GetResources()[0].UnmarshalTo(c)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return c.GetAltStatName()
+	}
+	for _, cluster := range []string{"web", "db"} {
+		wait.Until(patience, func() bool { return polls(cluster) == cluster })
+		answers := 0
+		for range 4 {
+			if polls(cluster) != "" {
+				answers++
+			}
+		}
+		if answers > 1 { // once more, when the relay believes its versions again
+			t.Errorf("REST-1: a client in %s is answered %d times what it has", cluster, answers)
+		}
+		if got := new(clusterv3.Cluster); last.GetResources()[0].UnmarshalTo(got) != nil || got.GetAltStatName() != cluster {
+			t.Errorf("ACK-4: a client in %s has %v", cluster, got)
+		}
 	}
 }
 
