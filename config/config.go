@@ -192,7 +192,8 @@ type Upstream struct {
 	Backoff      Backoff  `yaml:"backoff"`
 	Failback     Duration `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
 	Batch        Duration `yaml:"batch"`         // the relay sends subscriptions of this time in one request
-	NackWait     Duration `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
+	NackWait     NackWait `yaml:"nack_wait"`     // wait of an ACK for clients, from the first client's response on (ACK-7); 0: no wait
+	NackShare    Percent  `yaml:"nack_share"`    // the control plane gets a NACK if this part of the clients rejects, at least one
 	Settle       Duration `yaml:"settle"`        // quiet time after which a collection is complete (RES-2)
 	ResumeSettle Duration `yaml:"resume_settle"` // quiet time after which an unmentioned member is removed (RES-14)
 	AbsentAfter  Duration `yaml:"absent_after"`  // longest wait for an unanswered name (RES-7)

@@ -88,6 +88,8 @@ func DefaultUpstream() Upstream {
 		Backoff:         Backoff{Base: Duration(500 * time.Millisecond), Max: Duration(5 * time.Second)},
 		Failback:        Duration(30 * time.Second),
 		Batch:           Duration(5 * time.Millisecond),
+		NackWait:        AutoNackWait,
+		NackShare:       10,
 		Settle:          Duration(time.Second),
 		ResumeSettle:    Duration(15 * time.Second),
 		AbsentAfter:     Duration(15 * time.Second),

@@ -84,6 +84,8 @@ func documentedType(t reflect.Type) string {
 		return "size"
 	case reflect.TypeFor[FileMode]():
 		return "file mode"
+	case reflect.TypeFor[NackWait]():
+		return "duration or `auto`"
 	case reflect.TypeFor[Memory]():
 		return "size or `auto`"
 	case reflect.TypeFor[Percent]():

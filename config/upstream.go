@@ -45,7 +45,9 @@ func (k *checker) upstream(path string, u *Upstream) {
 	}
 	k.between(path+".failback", u.Failback, Duration(time.Second), maxWait)
 	k.between(path+".batch", u.Batch, 0, Duration(10*time.Second))
-	k.between(path+".nack_wait", u.NackWait, 0, Duration(time.Minute))
+	if u.NackWait != AutoNackWait {
+		k.between(path+".nack_wait", Duration(u.NackWait), 0, Duration(time.Minute))
+	}
 	k.guard(path+".guard", &u.Guard)
 	k.between(path+".settle", u.Settle, Duration(100*time.Millisecond), maxWait)
 	if u.ResumeSettle < u.Settle || u.ResumeSettle > maxWait {

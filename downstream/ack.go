@@ -100,7 +100,7 @@ func (st *stream) tell(t *typeState, b *delivery.Batch, w verdict.Word) {
 	if !st.routing.routes.Listens() {
 		return
 	}
-	w.TypeURL = t.url
+	w.TypeURL, w.Relay, w.PartOf = t.url, st.subscriber.Form().Relay, b.PartOf()
 	var room [1]delivery.Part
 	st.routing.tell(w, b.Parts(room[:0]), &t.flow)
 }

@@ -115,14 +115,15 @@ func TestAcknowledgements(t *testing.T) {
 			c.ack(r[0])
 			c.ack(r[1])
 			h.quiet()
-			h.told(clusterType, "sent 1-1", "sent 2-2", "accepted 1-1 (2 open)", "accepted 2-2")
+			h.told(clusterType, "sent 1-1", "sent 2-2 (1 open)", "accepted 1-1 (2 open)", "accepted 2-2")
 		}},
 		{"ACK-7 ACK-3 what goes once more in parts is told so, and then alone", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a", "b")
 			c := h.picky("b")
 			c.subscribe(clusterType)
 			c.settle()
-			h.told(clusterType, "sent 1-2", "rejected 1-2 in parts", "sent 1-1", "sent 2-2", "accepted 1-1 (2 open)", "rejected 2-2")
+			h.told(clusterType, "sent 1-2", "rejected 1-2 in parts",
+				"sent 1-1 of 1-2", "sent 2-2 of 1-2 (1 open)", "accepted 1-1 of 1-2 (2 open)", "rejected 2-2 of 1-2")
 		}},
 		{"ACK-7 a list of the state of the world is rejected as a whole", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a", "b")

@@ -336,6 +336,9 @@ func (h *harness) told(typeURL string, want ...string) {
 		if w.Parts {
 			line += " in parts"
 		}
+		if of := w.PartOf; !of.Empty() {
+			line += fmt.Sprintf(" of %d-%d", of.First, of.Last)
+		}
 		if w.Open != 0 {
 			line += fmt.Sprintf(" (%d open)", w.Open)
 		}

@@ -344,7 +344,7 @@ func (p *poll) rejected() {
 
 // tell tells the control planes how the client answered the present content (ACK-7).
 func (p *poll) tell(w verdict.Word) {
-	w.TypeURL = p.request.GetTypeUrl()
+	w.TypeURL, w.Relay = p.request.GetTypeUrl(), p.form.Relay
 	p.routing.tell(w, p.held.Parts, nil)
 }
 

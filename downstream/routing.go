@@ -62,7 +62,7 @@ func (r *routing) tell(w verdict.Word, parts []delivery.Part, f *flow) {
 	}
 	for _, part := range parts {
 		w.Of, w.Open = part.Content, 0
-		if w.Kind == verdict.Accepted && f != nil {
+		if w.Kind != verdict.Rejected && f != nil {
 			w.Open = f.open(part.Store)
 		}
 		r.routes.Tell(part.Store, w)

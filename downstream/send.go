@@ -45,12 +45,12 @@ type size struct{ resources, removed, bytes int }
 // otherwise be there while gRPC sends, for every client.
 func (st *stream) noteSent(t *typeState, b *delivery.Batch, number uint64, is size) {
 	now := time.Now()
+	st.tell(t, b, verdict.Word{Kind: verdict.Sent}) // before flow counts it among those that are not answered
 	t.flow.send(number, b, now)
 	t.systemVersion = b.SystemVersion
 	if !b.Removal && !b.Renewal && is.resources > 0 && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
 		st.types.parent = number
 	}
-	st.tell(t, b, verdict.Word{Kind: verdict.Sent})
 	st.shared.observer.Sent(t.url, is.resources, is.removed, is.bytes, b.Merged)
 	if b.Offered() {
 		st.shared.observer.Offered(t.url)

@@ -19,7 +19,7 @@ import (
 func TestRejectionThroughTiers_ACK7(t *testing.T) {
 	p := newPlane(t)
 	p.set(clusterType, "c1", true)
-	patient := func(c *config.Config) { c.Upstreams[0].NackWait = config.Duration(time.Minute) }
+	patient := func(c *config.Config) { c.Upstreams[0].NackWait = config.NackWait(time.Minute) }
 	first := startRelay(t, patient, p.addr)
 	second := startRelay(t, patient, first.addr)
 	picky := newClient(t, second.addr, "picky")
@@ -61,7 +61,7 @@ func TestRejectionReachesGoControlPlane_ACK7(t *testing.T) {
 				t.Cleanup(cp.Close)
 				update(t, cp, "c1", cluster("c1", time.Second))
 				relay := startRelay(t, func(c *config.Config) {
-					c.Upstreams[0].APIType, c.Upstreams[0].NackWait = api, config.Duration(500*time.Millisecond)
+					c.Upstreams[0].APIType, c.Upstreams[0].NackWait = api, config.NackWait(500*time.Millisecond)
 				}, cp.Addr())
 				rejectedOnce(t, cp, relay)
 			})

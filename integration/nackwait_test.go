@@ -50,7 +50,7 @@ func startPlaneWith(b *testing.B, cp *controlplane.ControlPlane, api config.APIT
 	b.Cleanup(cp.Close)
 	return startRelay(b, func(c *config.Config) {
 		u := &c.Upstreams[0]
-		u.APIType, u.NackWait = api, config.Duration(wait)
+		u.APIType, u.NackWait = api, config.NackWait(wait)
 	}, cp.Addr())
 }
 

@@ -150,10 +150,17 @@ func serverConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger
 		FailbackInterval: u.Failback.Std(),
 		TrustLists:       !u.CheckLists,
 		Batch:            atOnce(u.Batch),
-		Nack:             upstream.Nack{Wait: u.NackWait.Std()},
+		Nack:             nackOf(u),
 		Poll:             upstream.Poll{Interval: u.Poll.Interval.Std(), Timeout: u.Poll.Timeout.Std(), AbsentAfter: u.AbsentAfter.Std()},
 		Logger:           log,
 	}
+}
+
+// nackOf says when a control plane is told what its clients reject.
+func nackOf(u config.Upstream) upstream.Nack {
+	n := upstream.Nack{Share: u.NackShare.Part()}
+	n.Wait, n.RelayWait = u.NackWait.Std()
+	return n
 }
 
 // atOnce is a time for which something is gathered, where zero is no time and package

@@ -50,7 +50,7 @@ func newPlan(cfg *config.Config) (*plan, error) {
 		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
 	}
 	for _, u := range cfg.Upstreams {
-		p.listens = p.listens || u.NackWait > 0
+		p.listens = p.listens || u.NackWait != 0 && u.Path == "" && u.APIType != config.REST
 		if len(u.Forward) > 0 {
 			p.forward[u.Name] = slices.Sorted(slices.Values(u.Forward))
 			p.scoping = append(p.scoping, u.Name, p.forward[u.Name])

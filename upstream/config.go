@@ -102,10 +102,22 @@ type Keepalive struct{ Time, Timeout, Response time.Duration }
 // the bound grows to 30 seconds (UPS-2).
 type Backoff struct{ Base, Max time.Duration }
 
-// Nack is for streams (ACK-7, Session.Tell). Wait is how long the ACK of a response waits
-// for a client to accept or reject its content, from when the first client was sent that, and
-// twice as long in all; 0 acknowledges at once.
-type Nack struct{ Wait time.Duration }
+// Nack is for streams (ACK-7, Session.Tell). Wait is how long the ACK of a response waits for clients
+// to accept or reject its content, from when the first client was sent that; 0 acknowledges at once.
+// RelayWait is the same if that client is a relay, which waits for clients of its own; 0 means Wait. The
+// response is rejected if the Share (0 to 1) of the clients that were sent it reject it, at least one.
+type Nack struct {
+	Wait, RelayWait time.Duration
+	Share           float64
+}
+
+// wait is how long an ACK waits from when the first client was sent the content.
+func (n Nack) wait(relay bool) time.Duration {
+	if relay {
+		return cmp.Or(n.RelayWait, n.Wait)
+	}
+	return n.Wait
+}
 
 // Poll is for REST. Interval is the time from the end of a poll to the next one, give or
 // take a quarter (REST-3); Timeout is how long one may take. A server may hold it.
@@ -136,8 +148,8 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.Endpoints) == 0 || slices.ContainsFunc(c.Endpoints, func(equal []string) bool { return len(equal) == 0 }) {
 		return c, errors.New("no endpoints")
 	}
-	if c.Nack.Wait < 0 {
-		return c, errors.New("nack wait is negative")
+	if c.Nack.Wait < 0 || c.Nack.RelayWait < 0 || c.Nack.Share < 0 || c.Nack.Share > 1 {
+		return c, errors.New("nack wait is negative, or the share is not from 0 to 1")
 	}
 	if c.FullState == nil {
 		c.FullState = keyer.TypeSet(keyer.FullStateTypes())

@@ -41,8 +41,8 @@
 //
 // In the state of the world every request lists all names of its type. So names that
 // nobody watches are let go before a request passes its limit (RES-17), and a change of
-// names acknowledges what is held for clients' answers ([Nack]), since every
-// request that names the last response does. A response for a type that was never asked
+// names goes behind the NACK of the type that waits, since every request that names the last
+// response answers it. In both forms what is held for clients' answers is acknowledged before ([Nack]). A response for a type that was never asked
 // for is not answered: the first request for a type subscribes to it, to everything if
 // it names nothing. The other form of the wildcard, "*", is used for types whose
 // responses are not complete, and to let go of the first.

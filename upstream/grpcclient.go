@@ -38,7 +38,7 @@ func (p *pool) client(r *remote, cfg SessionConfig) (client, refusals) {
 		delivered: delivered{state: state},
 		remote:    r, session: r.session, store: r.store, report: r.report, pool: p, cfg: p.cfg,
 		node: cfg.Node, nodeSize: nodeSize(cfg), headers: headersOf(p.cfg.Credentials.Metadata, cfg.Metadata, p.token),
-		besides: newBesides(), held: newAckHold(p.cfg.Nack.Wait, r.session.ring), single: make(map[string]*replica),
+		besides: newBesides(), held: newAckHold(p.cfg.Nack, r.report.log, r.session.ring), single: make(map[string]*replica),
 	}, refusals{backoff: maxRetryPause}
 }
 
@@ -112,7 +112,7 @@ func (c *grpcClient) links() iter.Seq[*streamLink] {
 }
 
 // rung implements client: clients may have decided on what they were sent.
-func (c *grpcClient) rung() { c.answerAll(c.held.ready(time.Now())) }
+func (c *grpcClient) rung() { c.answerReady(time.Now()) }
 
 // next implements client.
 func (c *grpcClient) next() time.Time {
@@ -127,7 +127,7 @@ func (c *grpcClient) next() time.Time {
 
 // elapse implements client.
 func (c *grpcClient) elapse(now time.Time) {
-	c.answerAll(c.held.ready(now))
+	c.answerReady(now)
 	for k := range c.links() {
 		if k.line.serving() {
 			k.elapse(now)
@@ -149,16 +149,22 @@ func (c *grpcClient) end() {
 	}
 }
 
-// answerAll writes answers that are not held any longer.
-func (*grpcClient) answerAll(answers []*heldAnswer) {
-	for _, a := range answers {
-		if a.link.line.draining {
-			continue // nothing can be written any more, and the nonce ends with the stream
-		}
-		var reason error
-		if a.reason != nil {
-			reason = &clientError{a.reason}
-		}
-		a.link.answer(a.envelope, reason, time.Now())
+// answerReady writes the answers that are not held any longer.
+func (c *grpcClient) answerReady(now time.Time) {
+	for a, ok := c.held.ready(now); ok; a, ok = c.held.ready(now) {
+		a.write(now)
 	}
+}
+
+// write writes the answer.
+func (a *heldAnswer) write(now time.Time) {
+	if a.link.line.draining {
+		return // nothing can be written any more, and the nonce ends with the stream
+	}
+	var reason error
+	if a.reason != nil {
+		reason = &clientError{a.reason}
+		a.content = contentSum(a.response)
+	}
+	a.link.answer(a.envelope, reason, now)
 }

@@ -1,32 +1,39 @@
 package upstream
 
 import (
-	"cmp"
+	"errors"
+	"log/slog"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// ackHold keeps ACKs back until clients have accepted the content of the responses, and makes
-// them NACKs if a client rejects it (ACK-7). Clients may speak from any goroutine. All else
-// belongs to the session's owner.
+// maxUnheard is how many waits in a row may run out. Then the responses of the type are acknowledged at
+// once, until a client answers in time again (ACK-7).
+const maxUnheard = 3
+
+// ackHold keeps the ACK of the last response of each type back until clients have accepted its
+// content, and makes it a NACK if they reject it (ACK-7). Clients may speak from any goroutine. All
+// else belongs to the session's owner.
 //
-// A word of a client costs a binary search and the changes that it makes, and few words
-// change anything: at thousands of responses per second thousands of answers are held.
+// The next response of a type ends the wait for the one before it. So there is one answer for each
+// type and stream, and a word of a client costs the same with any number of responses.
 type ackHold struct {
 	// Immutable after newAckHold.
-	wait time.Duration // zero: nothing is held
-	ring func()        // an answer may be ready, or due at another time
+	nack Nack   // nothing is held if Wait is zero
+	ring func() // an answer may be ready, or due at another time
+	log  *slog.Logger
 
-	held atomic.Int32 // the number of answers: mostly zero, so that words cost nothing
+	count atomic.Int32 // len(types): mostly zero, so that words cost nothing
 
-	mu     sync.Mutex
-	queues map[heldKey]*heldQueue // guarded by mu, with their answers; none is empty
+	mu    sync.Mutex
+	types map[heldKey]*heldType // those with an answer that is held, or with waits that ran out
+	spare *heldType             // of an answer that was written, for the next one
 }
 
 // heldKey is a type on one of its two streams (SUB-12).
@@ -35,20 +42,46 @@ type heldKey struct {
 	second  bool
 }
 
-func newAckHold(wait time.Duration, ring func()) *ackHold {
-	return &ackHold{wait: wait, ring: ring, queues: make(map[heldKey]*heldQueue)}
+// heldType is the last response of a type on a stream. ackHold.mu guards it.
+type heldType struct {
+	answer  heldAnswer
+	held    bool // the answer was not written
+	heard   bool // clients have decided, or are not listened to any longer
+	unheard int  // waits in a row that ran out
+}
+
+// heldAnswer is the answer of one response, with what clients said so far.
+type heldAnswer struct {
+	envelope
+
+	link     *streamLink
+	response *wire.Received
+	// changes are the changes of the Store that the response brought. Last is open until the Store has
+	// applied the response.
+	changes verdict.Span
+	// due is when the relay waits no longer: Nack.Wait after the first client was sent the content, and at
+	// most twice that after the response arrived if none was.
+	due time.Time
+	// Clients that were sent content of the response, and those of them that rejected it.
+	sent, rejected int
+	reason         error // why the first of them did; nil: the answer is an ACK
+}
+
+func newAckHold(nack Nack, log *slog.Logger, ring func()) *ackHold {
+	return &ackHold{nack: nack, log: log, ring: ring, types: make(map[heldKey]*heldType)}
 }
 
 // tell takes a client's word about content. It does not block.
 func (h *ackHold) tell(w verdict.Word) {
-	if h.held.Load() == 0 || w.Of.Empty() {
+	if h.count.Load() == 0 || w.Of.Empty() {
 		return
 	}
-	now, news := time.Now(), false
+	news := false
 	h.mu.Lock()
 	for _, second := range []bool{false, true} {
-		if q := h.queues[heldKey{w.TypeURL, second}]; q != nil && q.hear(&w, now, h.wait) {
-			news = true
+		key := heldKey{w.TypeURL, second}
+		if t := h.types[key]; t != nil && t.answer.changes.Touches(w.Of) {
+			news = h.hear(key, t, &w) || news
 		}
 	}
 	h.mu.Unlock()
@@ -57,116 +90,194 @@ func (h *ackHold) tell(w verdict.Word) {
 	}
 }
 
-// expect begins to listen to clients about a response that the Store is about to apply:
-// clients may answer before the Store returns. before is the Store's last change.
-func (h *ackHold) expect(k *streamLink, e envelope, before uint64, at time.Time) *heldAnswer {
-	a := &heldAnswer{
-		envelope: e, link: k, due: at.Add(2 * h.wait), changes: verdict.Span{First: before + 1, Last: math.MaxUint64},
+// hear takes a word about the last response of a type. It reports whether the answer may be ready, or
+// due at another time. The caller holds mu.
+func (h *ackHold) hear(key heldKey, t *heldType, w *verdict.Word) (news bool) {
+	a, now := &t.answer, time.Now()
+	switch {
+	case t.heard, !now.Before(a.due):
+		return false
+	case w.Kind == verdict.Sent:
+		if !w.PartOf.Empty() || w.Open >= a.changes.First {
+			return false // the client was sent some of it before
+		}
+		if a.sent++; a.sent > 1 {
+			return false
+		}
+		a.due = now.Add(h.nack.wait(w.Relay))
+	case !h.decides(a, w):
+		return false
+	default:
+		t.heard, t.unheard = true, 0
+		h.keep(key, t)
 	}
+	return t.held
+}
+
+// decides takes a client's answer, and reports whether it decides the relay's.
+func (h *ackHold) decides(a *heldAnswer, w *verdict.Word) bool {
+	if w.Kind == verdict.Rejected {
+		// With other content in the response nobody knows yet which of it is bad (ACK-3). Of what is
+		// rejected as a whole and again in its parts, the whole counts.
+		if w.Parts && !w.Of.Within(a.changes) || w.PartOf.Within(a.changes) {
+			return false
+		}
+		a.rejected++
+		if a.reason == nil {
+			a.reason = errors.New(w.Reason)
+		}
+		return float64(a.rejected) >= h.nack.Share*float64(a.sent)
+	}
+	if !w.PartOf.Empty() || w.Open != 0 && w.Open <= a.changes.Last {
+		return false // the client rejected the rest, or has not answered the last part of the response
+	}
+	a.reason = nil
+	return true
+}
+
+// expect begins to listen to clients about a response that the Store is about to apply: clients may
+// answer before the Store returns. before is the Store's last change. It reports whether the answer is
+// held. It is not if nobody answered in time for long.
+func (h *ackHold) expect(k *streamLink, e envelope, r *wire.Received, before uint64, at time.Time) (held bool) {
 	key := heldKey{e.typeURL, k.line.id.Second}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	q := h.queues[key]
-	if q == nil {
-		q = new(heldQueue)
-		h.queues[key] = q
+	t := h.types[key]
+	if t == nil {
+		if t = h.spare; t == nil {
+			t = new(heldType)
+		}
+		h.spare = nil
+		h.types[key] = t
+		h.count.Add(1)
 	}
-	q.push(a)
-	h.held.Add(1)
-	return a
+	*t = heldType{unheard: t.unheard, held: t.unheard < maxUnheard, answer: heldAnswer{
+		envelope: e, link: k, response: r, due: at.Add(2 * h.nack.Wait),
+		changes: verdict.Span{First: before + 1, Last: math.MaxUint64},
+	}}
+	return t.held
 }
 
-// applied says what the response brought: the changes up to last, which clients are sent
-// if heard is set. Otherwise its answer only waits for those before it.
-func (h *ackHold) applied(a *heldAnswer, last uint64, heard bool) {
+// applied says what the response of a type brought: the changes up to last, which clients are sent if
+// heard is set. It reports whether its answer is held.
+func (h *ackHold) applied(k *streamLink, typeURL string, last uint64, heard bool) (held bool) {
+	key := heldKey{typeURL, k.line.id.Second}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a.changes.Last = last
-	if q := h.queues[heldKey{a.typeURL, a.link.line.id.Second}]; !heard {
-		q.decide(q.end()-1, nil)
+	t := h.types[key]
+	if t == nil {
+		return false // a client was quick, and the answer was not held
+	}
+	t.answer.changes.Last = last
+	if t.heard || heard {
+		return t.held
+	}
+	h.stop(key, t)
+	return false
+}
+
+// forget stops to listen about the last response of a type, which the Store rejected.
+func (h *ackHold) forget(k *streamLink, typeURL string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := heldKey{typeURL, k.line.id.Second}
+	if t := h.types[key]; t != nil {
+		h.stop(key, t)
 	}
 }
 
-// forget removes a, the answer that was added last: the response was rejected. It takes nil.
-func (h *ackHold) forget(a *heldAnswer) {
-	if a == nil {
-		return
+// ready removes and returns an answer that is not held any longer. ok is false if there is none.
+func (h *ackHold) ready(now time.Time) (a heldAnswer, ok bool) {
+	if h.count.Load() == 0 {
+		return heldAnswer{}, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := heldKey{a.typeURL, a.link.line.id.Second}
-	q := h.queues[key]
-	q.answers = q.answers[:len(q.answers)-1]
-	h.shrink(key, q, 1)
+	for key, t := range h.types {
+		switch {
+		case !t.held:
+		case t.heard:
+			return h.take(key, t), true
+		case !now.Before(t.answer.due):
+			t.heard, t.answer.reason = true, nil
+			if t.unheard++; t.unheard == maxUnheard {
+				h.log.Debug("no client answers within nack_wait: responses are acknowledged at once until one does", "type", key.typeURL)
+			}
+			return h.take(key, t), true
+		}
+	}
+	return heldAnswer{}, false
 }
 
-// ready removes and returns the answers that are not held any longer, in the order of
-// their responses.
-func (h *ackHold) ready(now time.Time) (out []*heldAnswer) {
-	if h.held.Load() == 0 {
-		return nil
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for key, q := range h.queues {
-		ready := q.ready(now)
-		h.shrink(key, q, len(ready))
-		out = append(out, ready...)
-	}
-	slices.SortStableFunc(out, func(a, b *heldAnswer) int { return cmp.Compare(a.changes.First, b.changes.First) })
-	return out
-}
-
-// release removes and returns the answers that are held for a type on a stream.
-func (h *ackHold) release(k *streamLink, typeURL string) []*heldAnswer {
-	if h.held.Load() == 0 {
-		return nil
+// release removes and returns the answer that is held for a type on a stream: something else is to be
+// said there. ok is false if there is none.
+func (h *ackHold) release(k *streamLink, typeURL string) (a heldAnswer, ok bool) {
+	if h.count.Load() == 0 {
+		return heldAnswer{}, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := heldKey{typeURL, k.line.id.Second}
-	q := h.queues[key]
-	if q == nil {
-		return nil
+	t := h.types[key]
+	if t == nil || !t.held {
+		return heldAnswer{}, false
 	}
-	out := q.take(len(q.answers))
-	h.shrink(key, q, len(out))
-	return out
+	if !t.heard {
+		t.answer.reason = nil
+	}
+	return h.take(key, t), true
 }
 
-// drop forgets the answers of a stream that has ended: their nonces mean nothing any more
-// (STR-3).
+// drop forgets the answers of a stream that has ended: their nonces mean nothing any more (STR-3).
 func (h *ackHold) drop(k *streamLink) {
-	if h.held.Load() == 0 {
+	if h.count.Load() == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for key, q := range h.queues {
-		if q.answers[0].link == k {
-			h.shrink(key, q, len(q.take(len(q.answers))))
+	for key, t := range h.types {
+		if t.answer.link == k {
+			h.stop(key, t)
 		}
 	}
 }
 
-// shrink counts answers that were removed from a queue. The caller holds mu.
-func (h *ackHold) shrink(key heldKey, q *heldQueue, removed int) {
-	h.held.Add(int32(-removed))
-	if len(q.answers) == 0 {
-		delete(h.queues, key)
-	}
+// take gives an answer that is to be written. The caller holds mu.
+func (h *ackHold) take(key heldKey, t *heldType) heldAnswer {
+	a := t.answer
+	t.held, t.answer.response = false, nil
+	h.keep(key, t)
+	return a
 }
 
-// next is when the first answer is due, zero if none is held. An answer behind another of
-// its type is not written before that, so the first of each type counts.
+// stop ends the wait for clients. The caller holds mu.
+func (h *ackHold) stop(key heldKey, t *heldType) {
+	t.held, t.heard, t.answer = false, true, heldAnswer{}
+	h.keep(key, t)
+}
+
+// keep forgets a type of which there is nothing to remember. The caller holds mu.
+func (h *ackHold) keep(key heldKey, t *heldType) {
+	if t.held || t.unheard > 0 {
+		return
+	}
+	delete(h.types, key)
+	h.count.Add(-1)
+	*t = heldType{}
+	h.spare = t
+}
+
+// next is when the first answer is due, zero if none is held.
 func (h *ackHold) next() (at time.Time) {
-	if h.held.Load() == 0 {
+	if h.count.Load() == 0 {
 		return time.Time{}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, q := range h.queues {
-		at = moment.Earlier(at, q.answers[0].due)
+	for _, t := range h.types {
+		if t.held {
+			at = moment.Earlier(at, t.answer.due)
+		}
 	}
 	return at
 }

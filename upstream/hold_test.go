@@ -152,42 +152,39 @@ func TestACK7Hold(t *testing.T) {
 		h.answers(3, 0)
 	})
 	hold("ACK-7 words about other content say nothing", func(h *heldAnswers) {
-		h.respond(clusters, "1", "a")
-		h.respond(clusters, "2", "b")
+		h.respond(endpoints, "1", "x")
+		h.respond(clusters, "2", "a")
 		h.tell(rejected(endpoints, 2, "another type"))
-		h.tell(rejected(clusters, 3, "a change of no held response"))
+		h.tell(rejected(clusters, 1, "an older change"))
+		h.tell(rejected(clusters, 3, "a change of no response"))
 		h.answers(0, 0)
-		h.tell(word(verdict.Accepted, clusters, 1))
-		h.next("1")
+		h.tell(word(verdict.Accepted, clusters, 2))
+		h.next("2")
 		h.answers(1, 0)
 	})
-	hold("ACK-7 answers of a type stay in order, others do not wait for them", func(h *heldAnswers) {
+	hold("ACK-7 the next response of the type ends the wait, that of another does not", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
+		h.tell(word(verdict.Sent, clusters, 1))
 		h.respond(endpoints, "2", "x")
+		h.answers(0, 0)
 		h.respond(clusters, "3", "c")
+		h.next("1")
+		h.tell(rejected(clusters, 1, "too late"))
 		h.tell(rejected(endpoints, 2, "no endpoints, please"))
 		h.next("2: no endpoints, please")
 		h.tell(word(verdict.Accepted, clusters, 3))
-		h.answers(0, 1)
-		h.tell(word(verdict.Accepted, clusters, 1))
-		h.next("1")
 		h.next("3")
 		h.answers(2, 1)
 	})
-	hold("ACK-7 what nobody waits for is answered behind what is held of its type", func(h *heldAnswers) {
-		h.respond(clusters, "1", "a")
-		h.respond(clusters, "2")
-		h.answers(0, 0)
-		h.tell(word(verdict.Accepted, clusters, 1))
+	hold("ACK-7 the next request of the type ends the wait", func(h *heldAnswers) {
+		h.respond(endpoints, "1", "x")
+		h.respond(clusters, "2", "a")
+		h.store.want(0, []wire.Subscription{sub(clusters, "*"), sub(endpoints, "x", "y")}, sub(endpoints, "y"))
 		h.next("1")
-		h.next("2")
-	})
-	hold("ACK-7 those before a rejected one are held up no longer", func(h *heldAnswers) {
-		h.respond(clusters, "1", "a")
-		h.respond(clusters, "2", "b")
-		h.tell(rejected(clusters, 2, "not b"))
-		h.next("1")
-		h.next("2: not b")
+		if r := h.ss.next(); !slices.Equal(wants(r), []string{"y"}) {
+			t.Errorf("behind the ACK goes %v", r)
+		}
+		h.answers(1, 0)
 	})
 	hold("ACK-7 of a response in parts the last one is waited for", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
@@ -200,25 +197,130 @@ func TestACK7Hold(t *testing.T) {
 		h.next("1")
 	})
 	hold("ACK-7 ACK-3 nothing counts against a response that stood with others until it stands alone", func(h *heldAnswers) {
-		h.respond(clusters, "1", "a")
+		h.respond(endpoints, "1", "x")
 		h.respond(clusters, "2", "b")
 		w := rejected(clusters, 2, "not a")
 		w.Of.First, w.Parts = 1, true
 		h.tell(w)
 		h.answers(0, 0)
-		h.tell(rejected(clusters, 1, "not a"))
-		h.next("1: not a")
-		h.tell(word(verdict.Accepted, clusters, 2))
-		h.next("2")
+		part := rejected(clusters, 2, "not b")
+		part.PartOf = w.Of
+		h.tell(part)
+		h.next("2: not b")
 	})
-	hold("ACK-7 a list that goes to the client no more counts against all that was new in it", func(h *heldAnswers) {
-		h.respond(clusters, "1", "a")
+	hold("ACK-7 a list that goes to the client no more counts against what was new in it", func(h *heldAnswers) {
+		h.respond(endpoints, "1", "x")
 		h.respond(clusters, "2", "b")
 		w := rejected(clusters, 2, "not this list")
 		w.Of.First = 1
 		h.tell(w)
-		h.next("1: not this list")
 		h.next("2: not this list")
+	})
+	hold("ACK-7 what a client accepts of what it rejected does not count", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		w := word(verdict.Accepted, clusters, 1)
+		w.PartOf = verdict.Span{First: 1, Last: 1}
+		h.tell(w)
+		h.answers(0, 0)
+	})
+	tenth := func(c *Config) { c.Nack.Share = 0.1 }
+	hold("ACK-7 nack_share of the clients that were sent it has to reject it", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		for range 11 {
+			h.tell(word(verdict.Sent, clusters, 1))
+		}
+		h.tell(rejected(clusters, 1, "the first"))
+		h.answers(0, 0)
+		h.tell(rejected(clusters, 1, "the second"))
+		h.next("1: the first")
+	}, tenth)
+	hold("ACK-7 fewer than nack_share do not", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		for range 11 {
+			h.tell(word(verdict.Sent, clusters, 1))
+		}
+		h.tell(rejected(clusters, 1, "only one"))
+		h.after(nackWait)
+		h.next("1")
+		h.respond(clusters, "2", "a")
+		for range 11 {
+			h.tell(word(verdict.Sent, clusters, 2))
+		}
+		h.tell(rejected(clusters, 2, "only one"))
+		h.tell(word(verdict.Accepted, clusters, 2))
+		h.next("2")
+	}, tenth)
+	hold("ACK-7 ACK-3 a client counts once, however many responses it is sent of the content", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		sent := word(verdict.Sent, clusters, 1)
+		h.tell(sent)
+		sent.Open = 1 // further responses
+		for range 20 {
+			h.tell(sent)
+		}
+		sent.Open, sent.PartOf = 0, verdict.Span{First: 1, Last: 1} // parts of what it rejected
+		for range 20 {
+			h.tell(sent)
+		}
+		h.tell(rejected(clusters, 1, "the only one"))
+		h.next("1: the only one")
+		h.respond(clusters, "2", "a")
+		for range 20 {
+			h.tell(word(verdict.Sent, clusters, 2))
+		}
+		h.tell(rejected(clusters, 2, "as a whole"))
+		part := rejected(clusters, 2, "in parts")
+		part.PartOf = verdict.Span{First: 2, Last: 2}
+		for range 20 {
+			h.tell(part)
+		}
+		h.answers(0, 1)
+	}, tenth)
+	hold("ACK-7 a client that is a relay is waited for longer", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		sent := word(verdict.Sent, clusters, 1)
+		sent.Relay = true
+		h.tell(sent)
+		h.after(3*nackWait - 1)
+		h.answers(0, 0)
+		h.after(1)
+		h.next("1")
+	}, func(c *Config) { c.Nack.RelayWait = 3 * nackWait })
+	hold("ACK-7 after three waits that ran out nobody is waited for until a client answers in time", func(h *heldAnswers) {
+		for i := range uint64(maxUnheard) {
+			h.respond(clusters, fmt.Sprint(i+1), "a")
+			h.tell(word(verdict.Sent, clusters, i+1))
+			h.after(nackWait - 1)
+			h.answers(i, 0)
+			h.after(1)
+			h.next(fmt.Sprint(i + 1))
+		}
+		h.respond(clusters, "4", "a")
+		h.next("4")
+		h.tell(word(verdict.Sent, clusters, 4))
+		h.after(nackWait)
+		h.tell(word(verdict.Accepted, clusters, 4)) // too late
+		h.respond(clusters, "5", "a")
+		h.next("5")
+		h.respond(endpoints, "6", "x")
+		h.tell(rejected(endpoints, 6, "another type"))
+		h.next("6: another type")
+		h.respond(clusters, "7", "a")
+		h.next("7")
+		h.tell(word(verdict.Sent, clusters, 7))
+		h.after(nackWait - 1)
+		h.tell(rejected(clusters, 7, "in time, but acknowledged"))
+		h.respond(clusters, "8", "a")
+		h.answers(6, 1)
+		h.tell(rejected(clusters, 8, "not a"))
+		h.next("8: not a")
+	})
+	hold("ACK-7 a wait that a response ends has not run out", func(h *heldAnswers) {
+		for i := range uint64(2 * maxUnheard) {
+			h.respond(clusters, fmt.Sprint(i+1), "a")
+			h.answers(i, 0)
+			h.tell(word(verdict.Sent, clusters, i+1))
+		}
 	})
 }
 
@@ -297,7 +399,7 @@ func TestACK7HeldWhenTheStreamEnds(t *testing.T) {
 		h.tell(rejected(clusters, 1, "too late"))
 		h.after(2 * time.Minute)
 		h.answers(0, 0)
-		if n := h.s.client().held.held.Load(); n != 0 {
+		if n := h.s.client().held.count.Load(); n != 0 {
 			t.Errorf("%d responses are listened for", n)
 		}
 	})

@@ -96,12 +96,6 @@ func (n nacks) due(now time.Time) (types []string) {
 	return types
 }
 
-// spent reports whether the content of a response was rejected so many times that it is not any more.
-func (n nacks) spent(e envelope) bool {
-	last := n[e.typeURL]
-	return last != nil && last.content == e.content && last.count >= maxSameNacks
-}
-
 var contentSeed = maphash.MakeSeed()
 
 // contentSum tells the contents of responses apart, versions aside: a server may have a new one for the same content.

@@ -114,12 +114,12 @@ func (k *streamLink) subscribe(sub wire.Subscription) {
 
 // ask writes one subscription.
 //
-// In the state of the world a request names the last response, which acknowledges it: an
-// answer that is held, or a NACK that waits, cannot do so any longer.
+// In the state of the world a request names the last response, which acknowledges it: a NACK that waits
+// cannot do so any longer. An answer that is held does so in neither form (ACK-7).
 func (k *streamLink) ask(sub wire.Subscription) {
 	c := k.client
+	k.release(sub.TypeURL)
 	if c.cfg.APIType.State() {
-		c.answerAll(c.held.release(k, sub.TypeURL))
 		k.answerWaiting(sub.TypeURL)
 	}
 	reserved := 0
@@ -259,6 +259,7 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 	if l.draining {
 		return // nothing can be written any more, and its nonce ends with the stream
 	}
+	k.release(e.typeURL)
 	reason := r.Err
 	if reason == nil && !asked && c.cfg.APIType.PerType() {
 		reason = errNotAsked // a wrong type (ACK-6)
@@ -274,7 +275,6 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 	if reason != nil {
 		e.content = contentSum(r)
 	}
-	c.answerAll(c.held.release(k, e.typeURL)) // which came before
 	k.answer(e, reason, at)
 }
 
@@ -283,11 +283,9 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held bool, reason error) {
 	c := k.client
 	before := c.store.Sequence()
-	var a *heldAnswer
-	if c.held.wait > 0 {
-		if e.content = contentSum(r); !k.nacks.spent(e) {
-			a = c.held.expect(k, e, before, at)
-		}
+	listens := c.cfg.Nack.Wait > 0 && !k.spent(e, r)
+	if listens {
+		c.held.expect(k, e, r, before, at)
 	}
 	reason = c.session.safety.apply(c.store, k.line.id, &r.Response, at)
 	if d, state := k.dialect.(*stateDialect); state && reason == nil {
@@ -296,16 +294,32 @@ func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held boo
 	if reason == nil && c.cfg.Keepalive.Response > 0 { // else no server is asked whether it still answers
 		c.delivered.take(k.line.id, &r.Response, r.Size)
 	}
-	if reason == nil && a != nil {
+	switch {
+	case !listens:
+	case reason != nil:
+		c.held.forget(k, e.typeURL)
+	default:
 		last := c.store.Sequence()
-		c.held.applied(a, last, last != before && c.store.Heard())
-		c.rung() // a client may have been quick
-		held = true
-	} else {
-		c.held.forget(a)
+		if held = c.held.applied(k, e.typeURL, last, last != before && c.store.Heard()); held {
+			c.rung() // a client may have been quick
+		}
 	}
 	c.session.settle()
 	return held, reason
+}
+
+// spent reports whether the content of a response was rejected so many times because of clients that it is
+// not any more.
+func (k *streamLink) spent(e envelope, r *wire.Received) bool {
+	last := k.nacks[e.typeURL]
+	return last != nil && last.count >= maxSameNacks && last.content == contentSum(r)
+}
+
+// release writes the answer of a type that is held.
+func (k *streamLink) release(typeURL string) {
+	if a, ok := k.client.held.release(k, typeURL); ok {
+		a.write(time.Now())
+	}
 }
 
 // answer acknowledges a response, or rejects it for a reason. What waits of the type goes before.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 )
 
 // What a client rejects with several resources in one response it does not use, though most of
@@ -26,23 +27,24 @@ func (s *Subscriber) Rejected(place *Place, b *Batch) (parts bool) {
 	var removed []string
 	place.store.View(func() { items, removed = f.current(w) })
 	if len(items)+len(removed) > 0 {
-		place.store.Edit(func() { w.rejections().reject(items, removed) })
+		place.store.Edit(func() { w.rejections().reject(items, removed, b.content) })
 	}
 	return len(items) > 1
 }
 
-// reject has resources and removals go once more that the client rejected together.
-func (a *rejections) reject(items []item, removed []string) {
+// reject has resources and removals go once more that the client rejected together. of are the changes
+// of the response.
+func (a *rejections) reject(items []item, removed []string, of verdict.Span) {
 	if len(removed) > 0 {
-		a.add(group{removed: removed, last: true})
+		a.add(group{removed: removed, last: true, partOf: of})
 	}
 	switch half := len(items) / 2; len(items) {
 	case 0:
 	case 1:
 		a.rejectAlone(items[0])
 	default:
-		a.add(group{items: items[:half:half]})
-		a.add(group{items: items[half:]})
+		a.add(group{items: items[:half:half], partOf: of})
+		a.add(group{items: items[half:], partOf: of})
 	}
 }
 

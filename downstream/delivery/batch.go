@@ -75,6 +75,15 @@ func (b *Batch) Parts(parts []Part) []Part {
 	return parts
 }
 
+// PartOf gives the changes of a response that the client rejected, if this response is a part of it that
+// goes once more (ACK-3).
+func (b *Batch) PartOf() (of verdict.Span) {
+	if g := b.flight.group(); g != nil {
+		of = g.partOf
+	}
+	return of
+}
+
 // Named is a resource, and the client's name for it: in the client's spelling, if it is wrapped
 // (NAME-4).
 type Named struct {

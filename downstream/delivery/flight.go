@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 )
 
 // item is a resource as it was sent: by a name, or as a member of a collection.
@@ -17,9 +18,10 @@ type item struct {
 // group is sent once more in one response.
 type group struct {
 	items   []item
-	removed []string // names that are told as removed again
-	last    bool     // a rejection of it leads to nothing
-	offered bool     // it is offered again
+	removed []string     // names that are told as removed again
+	last    bool         // a rejection of it leads to nothing
+	offered bool         // it is offered again
+	partOf  verdict.Span // changes of the response that was rejected, of which this is a part
 }
 
 // span is a range of changes of a collection. Everything in it was sent.

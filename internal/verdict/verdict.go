@@ -20,12 +20,17 @@ type Word struct {
 	// Of are the changes of the store that the response brought to the client
 	// (cache.Session.Sequence).
 	Of Span
-	// Open is the lowest change of the type that the client was sent and has not answered;
-	// zero if there is none. It says so with Accepted.
+	// Relay says that the client is a relay, which waits for its own clients.
+	Relay bool
+	// Open is the lowest change of the type that the client was sent before and has not answered;
+	// zero if there is none. It says so with Sent and Accepted.
 	Open uint64
 	// Parts says that the content goes to the client once more in parts, so that words follow
 	// that tell more closely what was rejected (ACK-3).
 	Parts bool
+	// PartOf are the changes of a response that the client rejected, if the content is one of these
+	// parts.
+	PartOf Span
 	// Reason is why the content was rejected, and by which client.
 	Reason string
 }
