@@ -59,7 +59,7 @@ func (t *Table) serveAlias(e *Entry, r *wire.Resource, now time.Time) {
 		if !r.Restored() {
 			t.confirm(e)
 		}
-		t.rejections.sentAgain(e, r)
+		t.sentAgain(e, r)
 		t.resent(e, r, now)
 	} else {
 		t.aliases.drop(e)

@@ -44,13 +44,13 @@ func (u *update) resource(t *Table, key string, r *wire.Resource) {
 		t.store.changes.add(coll)
 		t.store.changes.bring(e)
 		t.references.usersChanged(e)
-		t.rejections.sentAgain(e, r)
+		t.sentAgain(e, r)
 		t.resent(e, r, u.received)
 	default:
 		if r.Size() == e.res.Size() && r.Restored() == e.res.Restored() { // or it is called otherwise (same)
 			t.become(e, content{state: Present, res: r}, repeated, u.received)
 		}
-		t.rejections.sentAgain(e, r)
+		t.sentAgain(e, r)
 		t.resent(e, r, u.received)
 	}
 	if solved && e.extra.err != nil {

@@ -9,6 +9,7 @@ type changes struct {
 	colls   []*Collection // changed
 	renewed []*Collection // with heartbeats
 	brought []*Entry      // content that the last response brought to subscribers; at most maxBrought
+	again   bool          // the last response has content that clients rejected, and are offered again
 	held    []Held        // what the observer is to be told
 	past    past          // the states before
 }
@@ -19,7 +20,7 @@ const maxBrought = 64
 // begin is called before a response is applied.
 func (s *changes) begin() {
 	clear(s.brought)
-	s.brought = s.brought[:0]
+	s.brought, s.again = s.brought[:0], false
 }
 
 // bring records that the response brings content, if somebody subscribes to it.

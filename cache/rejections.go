@@ -72,13 +72,15 @@ func (r *Rejections) clear(e *Entry) {
 
 // sentAgain tells the clients that rejected the content of e that the server sent it again as res.
 // With a ttl it may only be renewed.
-func (r *Rejections) sentAgain(e *Entry, res *wire.Resource) {
+func (t *Table) sentAgain(e *Entry, res *wire.Resource) {
+	r := &t.rejections
 	if res.HasTTL || len(r.contents)+len(r.lists) == 0 {
 		return
 	}
 	contents, lists := r.contents[e], r.lists
 	delete(r.contents, e)
 	r.lists = nil
+	t.store.changes.again = t.store.changes.again || len(contents)+len(lists) > 0
 	for by := range contents {
 		by.SentAgain()
 	}

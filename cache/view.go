@@ -72,13 +72,13 @@ func (s *Store) Ring(b *TypeBell) {
 // Heard reports whether the last Apply brought content that goes to a client
 // now. Content without subscribers does not, and neither does content that is held back since
 // the lists of all its subscribers would lack something else (RES-2). If there are many
-// subscribers, one of them counts as sent it.
-func (s Session) Heard() bool {
+// subscribers, one of them counts as sent it. again says that it has clients offered again what they rejected (ACK-3).
+func (s Session) Heard() (heard, again bool) {
 	s.store.applyMu.Lock()
 	defer s.store.applyMu.Unlock()
 	s.store.mu.Lock() // for writing: clients change what is looked at under the lock for reading
 	defer s.store.mu.Unlock()
-	return s.store.changes.hear()
+	return s.store.changes.hear(), s.store.changes.again
 }
 
 // Enter adds a place. own says that it is the relay's own, and no stream's.

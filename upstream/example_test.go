@@ -35,7 +35,7 @@ func (printer) Awaited() bool                                                { r
 func (printer) Unasked(wire.StreamID) []string                               { return nil }
 func (printer) OneStream(wire.StreamID, bool)                                {}
 func (printer) Sequence() uint64                                             { return 0 }
-func (printer) Heard() bool                                                  { return false }
+func (printer) Heard() (heard, again bool)                                   { return false, false }
 func (printer) Lost(wire.StreamID)                                           {}
 func (printer) Settle(time.Time) time.Time                                   { return time.Time{} }
 

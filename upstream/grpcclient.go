@@ -167,4 +167,7 @@ func (a *heldAnswer) write(now time.Time) {
 		a.content = contentSum(a.response)
 	}
 	a.link.answer(a.envelope, reason, now)
+	if last := a.link.nacks[a.typeURL]; reason != nil && last != nil && last.content == a.content {
+		last.changes, last.parts = a.changes, a.parts
+	}
 }

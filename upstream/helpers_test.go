@@ -57,6 +57,7 @@ type memStore struct {
 	leftOut  map[string][]string // by type
 	refuse   error               // what Apply returns
 	deaf     bool                // nobody hears what Apply brings
+	again    bool                // clients are offered again what they rejected
 	same     bool                // Apply changes nothing
 	alone    bool                // one client uses it
 	anew     bool                // TakeDemand asks to begin anew, until Restart
@@ -259,10 +260,10 @@ func (s *memStore) Sequence() uint64 {
 }
 
 // Heard takes for granted that all content goes to somebody, unless the test says otherwise.
-func (s *memStore) Heard() bool {
+func (s *memStore) Heard() (heard, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.deaf && len(s.applied) > 0 && len(s.applied[len(s.applied)-1].Resources) > 0
+	return !s.deaf && len(s.applied) > 0 && len(s.applied[len(s.applied)-1].Resources) > 0, s.again
 }
 
 func (s *memStore) Lost(stream wire.StreamID) {

@@ -61,7 +61,9 @@ type heldAnswer struct {
 	changes verdict.Span
 	// due is when the relay waits no longer: Nack.Wait after the first client was sent the content, and at
 	// most twice that after the response arrived if none was.
-	due time.Time
+	due   time.Time
+	again bool // it has the content that clients made the relay reject last
+	parts bool // a client that rejected it is sent it once more in parts
 	// Clients that were sent content of the response, and those of them that rejected it.
 	sent, rejected int
 	reason         error // why the first of them did; nil: the answer is an ACK
@@ -118,11 +120,12 @@ func (h *ackHold) hear(key heldKey, t *heldType, w *verdict.Word) (news bool) {
 func (h *ackHold) decides(a *heldAnswer, w *verdict.Word) bool {
 	if w.Kind == verdict.Rejected {
 		// With other content in the response nobody knows yet which of it is bad (ACK-3). Of what is
-		// rejected as a whole and again in its parts, the whole counts.
-		if w.Parts && !w.Of.Within(a.changes) || w.PartOf.Within(a.changes) {
+		// rejected as a whole and again in its parts, the whole counts, for the response that brought it.
+		if w.Parts && !w.Of.Within(a.changes) || w.PartOf.Within(a.changes) && !a.again {
 			return false
 		}
 		a.rejected++
+		a.parts = w.Parts
 		if a.reason == nil {
 			a.reason = errors.New(w.Reason)
 		}
@@ -136,9 +139,10 @@ func (h *ackHold) decides(a *heldAnswer, w *verdict.Word) bool {
 }
 
 // expect begins to listen to clients about a response that the Store is about to apply: clients may
-// answer before the Store returns. before is the Store's last change. It reports whether the answer is
-// held. It is not if nobody answered in time for long.
-func (h *ackHold) expect(k *streamLink, e envelope, r *wire.Received, before uint64, at time.Time) (held bool) {
+// answer before the Store returns. before is the Store's last change. Of content that clients made the
+// relay reject last they may speak by the changes that brought it then: last has these, and is nil
+// for other content.
+func (h *ackHold) expect(k *streamLink, e envelope, r *wire.Received, before uint64, last *nack, at time.Time) {
 	key := heldKey{e.typeURL, k.line.id.Second}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,12 +159,14 @@ func (h *ackHold) expect(k *streamLink, e envelope, r *wire.Received, before uin
 		envelope: e, link: k, response: r, due: at.Add(2 * h.nack.Wait),
 		changes: verdict.Span{First: before + 1, Last: math.MaxUint64},
 	}}
-	return t.held
+	if last != nil {
+		t.answer.again, t.answer.changes.First = true, last.changes.First
+	}
 }
 
-// applied says what the response of a type brought: the changes up to last, which clients are sent if
-// heard is set. It reports whether its answer is held.
-func (h *ackHold) applied(k *streamLink, typeURL string, last uint64, heard bool) (held bool) {
+// applied says what changes the response of a type brought, which clients are sent if heard is set. It
+// reports whether its answer is held.
+func (h *ackHold) applied(k *streamLink, typeURL string, changes verdict.Span, heard bool) (held bool) {
 	key := heldKey{typeURL, k.line.id.Second}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +174,7 @@ func (h *ackHold) applied(k *streamLink, typeURL string, last uint64, heard bool
 	if t == nil {
 		return false // a client was quick, and the answer was not held
 	}
-	t.answer.changes.Last = last
+	t.answer.changes = changes
 	if t.heard || heard {
 		return t.held
 	}
@@ -200,6 +206,9 @@ func (h *ackHold) ready(now time.Time) (a heldAnswer, ok bool) {
 			return h.take(key, t), true
 		case !now.Before(t.answer.due):
 			t.heard, t.answer.reason = true, nil
+			if t.answer.again {
+				return h.take(key, t), true // clients may be offered it later
+			}
 			if t.unheard++; t.unheard == maxUnheard {
 				h.log.Debug("no client answers within nack_wait: responses are acknowledged at once until one does", "type", key.typeURL)
 			}

@@ -315,6 +315,67 @@ func TestACK7Hold(t *testing.T) {
 		h.tell(rejected(clusters, 8, "not a"))
 		h.next("8: not a")
 	})
+	repeats := func(again bool) func(s *memStore) { return func(s *memStore) { s.same, s.again = true, again } }
+	hold("ACK-7 SUR-8 what comes again after its NACK is answered by what clients say then", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.tell(rejected(clusters, 1, "not a"))
+		h.next("1: not a")
+		h.store.get(repeats(true))
+		h.respond(clusters, "2", "a")
+		h.after(100 * time.Millisecond)
+		h.tell(word(verdict.Sent, clusters, 1))
+		h.tell(rejected(clusters, 1, "still not a"))
+		h.after(nackPause - 100*time.Millisecond - 1)
+		h.answers(0, 1)
+		h.after(1)
+		h.next("2: still not a")
+		h.respond(clusters, "3", "a")
+		h.answers(0, 2)
+		h.tell(word(verdict.Accepted, clusters, 1))
+		h.next("3")
+	})
+	hold("ACK-7 nothing is waited for where nobody is offered it again", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.tell(rejected(clusters, 1, "not a"))
+		h.next("1: not a")
+		h.store.get(repeats(false))
+		h.respond(clusters, "2", "a")
+		h.next("2")
+		h.store.get(repeats(true))
+		h.respond(clusters, "3", "b") // other content brings nothing new
+		h.next("3")
+	})
+	hold("ACK-7 ACK-3 what comes again while a client finds out what is bad of it waits for that", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		w := rejected(clusters, 1, "one of these")
+		w.Parts = true
+		h.tell(w)
+		h.next("1: one of these")
+		h.store.get(repeats(false))
+		h.respond(clusters, "2", "a")
+		part := word(verdict.Accepted, clusters, 1)
+		part.PartOf = w.Of
+		h.tell(part)
+		h.answers(0, 1)
+		part.Kind, part.Reason = verdict.Rejected, "this one"
+		h.tell(part)
+		h.after(nackPause)
+		h.next("2: this one")
+		h.respond(clusters, "3", "a") // it stands alone, and nobody is offered it
+		h.next("3")
+	})
+	hold("ACK-7 waits for what comes again do not count among those that ran out", func(h *heldAnswers) {
+		h.respond(clusters, "1", "a")
+		h.tell(rejected(clusters, 1, "not a"))
+		h.next("1: not a")
+		for i := range uint64(2 * maxUnheard) {
+			h.store.get(repeats(true))
+			h.respond(clusters, fmt.Sprint(i+2), "a")
+			h.answers(i, 1)
+			h.after(2 * nackWait)
+			h.next(fmt.Sprint(i + 2))
+		}
+	})
 	hold("ACK-7 a wait that a response ends has not run out", func(h *heldAnswers) {
 		for i := range uint64(2 * maxUnheard) {
 			h.respond(clusters, fmt.Sprint(i+1), "a")

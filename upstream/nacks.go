@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -26,6 +27,10 @@ type nack struct {
 	count   int       // NACKs of the content that were written
 	at      time.Time // when the last one was
 	waiting bool
+	// If clients rejected the content: the changes of the Store that brought it, and whether a client is
+	// sent it once more in parts.
+	changes verdict.Span
+	parts   bool
 	// What waits is the answer of the last response with the content. A server that sends further ones meanwhile
 	// gets one NACK for all.
 	envelope envelope

@@ -88,9 +88,10 @@ type Store interface {
 	Apply(stream wire.StreamID, r *wire.Response, received time.Time) error
 
 	// Sequence is the number of the last change that Apply made, and Heard
-	// reports whether the last one brought content that goes to a client now (ACK-7).
+	// reports whether the last one brought content that goes to a client now, and whether it had content that
+	// clients rejected and are offered again (ACK-7).
 	Sequence() uint64
-	Heard() bool
+	Heard() (heard, again bool)
 
 	// Lost says that the stream ended, for whatever reason.
 	Lost(stream wire.StreamID)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -282,10 +283,10 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 // is held until clients have decided, it is written later (ACK-7).
 func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held bool, reason error) {
 	c := k.client
-	before := c.store.Sequence()
-	listens := c.cfg.Nack.Wait > 0 && !k.spent(e, r)
+	before, last := c.store.Sequence(), k.rejectedBefore(r, e.typeURL)
+	listens := c.cfg.Nack.Wait > 0 && (last == nil || last.count < maxSameNacks)
 	if listens {
-		c.held.expect(k, e, r, before, at)
+		c.held.expect(k, e, r, before, last, at)
 	}
 	reason = c.session.safety.apply(c.store, k.line.id, &r.Response, at)
 	if d, state := k.dialect.(*stateDialect); state && reason == nil {
@@ -299,8 +300,15 @@ func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held boo
 	case reason != nil:
 		c.held.forget(k, e.typeURL)
 	default:
-		last := c.store.Sequence()
-		if held = c.held.applied(k, e.typeURL, last, last != before && c.store.Heard()); held {
+		changes := verdict.Span{First: before + 1, Last: c.store.Sequence()}
+		heard, again := c.store.Heard()
+		if changes.Last == before {
+			heard = last != nil && (again || last.parts)
+			if last != nil {
+				changes = last.changes
+			}
+		}
+		if held = c.held.applied(k, e.typeURL, changes, heard); held {
 			c.rung() // a client may have been quick
 		}
 	}
@@ -308,11 +316,13 @@ func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held boo
 	return held, reason
 }
 
-// spent reports whether the content of a response was rejected so many times because of clients that it is
-// not any more.
-func (k *streamLink) spent(e envelope, r *wire.Received) bool {
-	last := k.nacks[e.typeURL]
-	return last != nil && last.count >= maxSameNacks && last.content == contentSum(r)
+// rejectedBefore gives the NACK that was the last of a type, if it was because of clients, and of what the
+// response has. nil: it was not.
+func (k *streamLink) rejectedBefore(r *wire.Received, typeURL string) *nack {
+	if last := k.nacks[typeURL]; last != nil && !last.changes.Empty() && last.content == contentSum(r) {
+		return last
+	}
+	return nil
 }
 
 // release writes the answer of a type that is held.

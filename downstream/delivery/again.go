@@ -19,7 +19,7 @@ import (
 // resources go once more.
 func (s *Subscriber) Rejected(place *Place, b *Batch) (parts bool) {
 	w, f := place.find(b.TypeURL), &b.flight
-	s.refuses(b.TypeURL, f.repeats)
+	s.refuses(b)
 	if w == nil || w.list.full || (f.group() != nil && f.group().last) {
 		return false
 	}

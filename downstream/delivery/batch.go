@@ -75,6 +75,17 @@ func (b *Batch) Parts(parts []Part) []Part {
 	return parts
 }
 
+// contentOf gives what it brings of the content of a store.
+func (b *Batch) contentOf(store *cache.Store) (of verdict.Span) {
+	var room [1]Part
+	for _, p := range b.Parts(room[:0]) {
+		if p.Store == store {
+			of = p.Content
+		}
+	}
+	return of
+}
+
 // PartOf gives the changes of a response that the client rejected, if this response is a part of it that
 // goes once more (ACK-3).
 func (b *Batch) PartOf() (of verdict.Span) {

@@ -135,10 +135,11 @@ type rejections struct {
 // offer is the clock of one content that a client rejects. Guarded like Place.
 type offer struct {
 	typeSub *typeSub
-	nacks   int       // of the content
-	next    time.Time // it is offered again then at the earliest,
-	due     bool      // if there is a reason
-	out     bool      // it is offered, and the client has not answered
+	nacks   int          // of the content
+	next    time.Time    // it is offered again then at the earliest,
+	due     bool         // if there is a reason
+	out     bool         // it is offered, and the client has not answered
+	content verdict.Span // of a list: the changes that the client rejected with it last
 }
 
 // rejected is a resource that a client rejected alone.

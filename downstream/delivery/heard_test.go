@@ -105,7 +105,7 @@ func TestHeard_ACK7(t *testing.T) {
 			b := newBed(t, cache.Limits{})
 			s.run(b, func(want bool) {
 				t.Helper()
-				if got := b.store.Session().Heard(); got != want {
+				if got, _ := b.store.Session().Heard(); got != want {
 					t.Errorf("goes to somebody: %t, want %t", got, want)
 				}
 			})

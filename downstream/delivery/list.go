@@ -64,6 +64,9 @@ func (p *delivery) list(w *typeSub, st step, upTo uint64) {
 		l.errors(w)
 	}
 	l.listed(w)
+	if b := p.writer.cur; b != nil && b.flight.offered && w.again != nil && w.again.list != nil {
+		b.content.Cover(w.again.list.content) // it may not have changed since
+	}
 	p.writer.typeSub, p.writer.cur = nil, nil
 }
 

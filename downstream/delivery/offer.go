@@ -207,14 +207,13 @@ var referred = map[string]bool{
 	"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret": true,
 }
 
-// refuses records, in all stores of the list, that the client rejected its last list. again says
-// that it had rejected one with the same content.
-func (s *Subscriber) refuses(typeURL string, again bool) {
+// refuses records, in all stores of the list, that the client rejected its last list.
+func (s *Subscriber) refuses(b *Batch) {
 	for _, c := range s.places {
-		if w := c.find(typeURL); w != nil && w.list.full {
+		if w := c.find(b.TypeURL); w != nil && w.list.full {
 			c.store.Edit(func() {
 				w.list.refused = true
-				w.rejections().rejectList(again)
+				w.rejections().rejectList(b)
 			})
 		}
 	}
@@ -236,14 +235,16 @@ func (s *Subscriber) accepts(typeURL string) (news bool) {
 	return news
 }
 
-// rejectList records that the client rejected a list. again says that it had rejected one with
-// the same content.
-func (a *rejections) rejectList(again bool) {
-	if a.list == nil || !again {
+// rejectList records that the client rejected a list. It may have rejected one with the same content
+// before.
+func (a *rejections) rejectList(b *Batch) {
+	if a.list == nil || !b.flight.repeats {
 		a.forgiveList()
 		a.list = &offer{typeSub: a.typeSub}
 	}
-	a.list.reject(a.typeSub.place.store.Now())
+	store := a.typeSub.place.store
+	a.list.reject(store.Now())
+	a.list.content = b.contentOf(store)
 	for t := range a.tables() {
 		t.Rejections().AddList(a.list)
 	}

@@ -49,6 +49,14 @@ func (s *Span) Add(change uint64) {
 	s.Last = max(s.Last, change)
 }
 
+// Cover widens it so that it includes another one.
+func (s *Span) Cover(o Span) {
+	if !o.Empty() {
+		s.Add(o.First)
+		s.Add(o.Last)
+	}
+}
+
 // Touches reports whether two spans have a number in common.
 func (s Span) Touches(o Span) bool {
 	return !s.Empty() && !o.Empty() && s.First <= o.Last && o.First <= s.Last
