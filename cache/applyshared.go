@@ -15,7 +15,7 @@ func (u *update) applyShared(whole, named *Table) {
 	for _, t := range []*Table{whole, named} {
 		parts[t] = &wire.Response{
 			State: u.response.State, Complete: u.response.Complete, Version: u.response.Version,
-			TypeURL: u.response.TypeURL, Partial: u.response.Partial,
+			TypeURL: u.response.TypeURL, Partial: u.response.Partial, Beside: u.response.Beside,
 		}
 	}
 	for i, r := range u.response.Resources {

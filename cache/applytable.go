@@ -15,7 +15,7 @@ func (u *update) apply(t *Table) {
 	u.nameErrors(t)
 	u.answersWholes(t)
 	u.judge(t)
-	if !u.resolved && !u.restored && !u.response.Partial && !u.saysNothing() {
+	if !u.resolved && !u.restored && !u.response.Beside && !u.saysNothing() {
 		t.hear(u.received)
 		if !u.onlyDelays() {
 			t.answered(u.received, len(u.keys) == u.foreign)
@@ -26,6 +26,21 @@ func (u *update) apply(t *Table) {
 			u.resource(t, u.keys[i], r)
 		}
 	}
+	if !u.response.State {
+		u.removals(t)
+	}
+	for i, key := range u.failed {
+		if key != badKey {
+			u.fail(t, key, &u.response.Errors[i])
+		}
+	}
+	if u.response.State {
+		u.conclude(t)
+	}
+}
+
+// removals applies what an incremental response removes.
+func (u *update) removals(t *Table) {
 	for i, key := range u.removed {
 		if len(t.aliases.of(key)) > 0 {
 			u.remove(t, key, u.response.Removed[i]) // before its aliases, which may be named too (RES-10)
@@ -35,14 +50,6 @@ func (u *update) apply(t *Table) {
 		if key != badKey {
 			u.remove(t, key, u.response.Removed[i])
 		}
-	}
-	for i, key := range u.failed {
-		if key != badKey {
-			u.fail(t, key, &u.response.Errors[i])
-		}
-	}
-	if u.response.State {
-		u.conclude(t)
 	}
 }
 
@@ -84,8 +91,10 @@ func (u *update) conclude(t *Table) {
 			u.concludeNames(t)
 		}
 		u.dropUnlisted(t)
+	} else if u.response.Partial {
+		u.concludeRemoved(t)
 	}
-	if u.response.Partial {
+	if u.response.Beside {
 		return // its version is that of another stream, which may be ahead
 	}
 	t.serverVersions.info = u.response.Version
@@ -167,6 +176,17 @@ func (u *update) concludeNames(t *Table) {
 			t.completed(c)
 		}
 	}
+}
+
+// concludeRemoved removes what a partial list names as gone.
+func (u *update) concludeRemoved(t *Table) {
+	var gone []*Entry
+	for _, key := range u.removed {
+		if e := t.entries[key]; e != nil && e.Exists() && e.response != t.upstream.response {
+			gone = append(gone, e)
+		}
+	}
+	t.loseNames(gone, u.received)
 }
 
 // dropUnlisted forgets what is held of names that clients do not have, and a list does not have

@@ -10,13 +10,12 @@ import (
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // linearCache answers as go-control-plane's LinearCache before 0.14 does: a request gets what is newer than the
@@ -26,11 +25,9 @@ type linearCache struct {
 	script plane.Script
 
 	mu      sync.Mutex
-	single  bool // a second stream is refused
 	version int
 	content map[string]map[string]linearResource // by type and name
 	streams map[*linearStream]struct{}
-	opened  int
 }
 
 type linearResource struct {
@@ -70,11 +67,6 @@ func (l *linearCache) start(t *testing.T, lis net.Listener) {
 func (l *linearCache) serve(g plane.StateStream) error {
 	s := &linearStream{stream: g, types: make(map[string]*linearWatch)}
 	l.mu.Lock()
-	if l.single && len(l.streams) > 0 {
-		l.mu.Unlock()
-		return status.Error(codes.ResourceExhausted, "one stream only")
-	}
-	l.opened++
 	l.streams[s] = struct{}{}
 	l.mu.Unlock()
 	defer func() {
@@ -160,33 +152,36 @@ func (l *linearCache) change(typeURL string, marks map[string]string) {
 	}
 }
 
-// streamsOpened is how many streams there were.
-func (l *linearCache) streamsOpened() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.opened
+// awaitWatches waits until all streams have acknowledged what they were sent: a removal before that is never told.
+func (l *linearCache) awaitWatches(t *testing.T, typeURL string) {
+	t.Helper()
+	waitFor(t, "all is acknowledged", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for s := range l.streams {
+			if w := s.types[typeURL]; w != nil && !w.open {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // overLinear runs a test with clients of each form directly at the server, where it has the form, and behind a relay.
-func overLinear(t *testing.T, change func(*config.Upstream), test func(t *testing.T, l *linearCache, client func(node string) *noted)) {
+func overLinear(t *testing.T, test func(t *testing.T, v variant, l *linearCache, client func(node string) *noted)) {
 	t.Helper()
 	for _, v := range []variant{sotwADS, sotw} {
 		t.Run("direct, "+v.name, func(t *testing.T) {
 			l := newLinearCache(t)
-			test(t, l, func(node string) *noted { return startNoted(t, v, &testRelay{addr: l.addr}, node) })
+			test(t, v, l, func(node string) *noted { return startNoted(t, v, &testRelay{addr: l.addr}, node) })
 		})
 	}
 	for _, up := range []config.APIType{config.AggregatedGRPC, config.GRPC} {
 		for _, v := range []variant{deltaADS, delta, sotwADS, sotw, restPoll} {
 			t.Run(fmt.Sprintf("%s, relay, %s", up, v.name), func(t *testing.T) {
 				l := newLinearCache(t)
-				relay := startRelay(t, func(c *config.Config) {
-					c.Upstreams[0].APIType = up
-					if change != nil {
-						change(&c.Upstreams[0])
-					}
-				}, l.addr)
-				test(t, l, func(node string) *noted { return startNoted(t, v, relay, node) })
+				relay := startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = up }, l.addr)
+				test(t, v, l, func(node string) *noted { return startNoted(t, v, relay, node) })
 				relay.consistent(t)
 			})
 		}
@@ -202,7 +197,7 @@ func (n *noted) has(t *testing.T, typeURL, name, mark string) {
 // A server that answers with what is newer than the version presented does not answer a name that another client adds. It
 // is asked for it on a stream of its own, and the one that there is stays.
 func TestNamesOfOthers_RES7_SUR8_direct_relay(t *testing.T) {
-	overLinear(t, nil, func(t *testing.T, l *linearCache, client func(node string) *noted) {
+	overLinear(t, func(t *testing.T, _ variant, l *linearCache, client func(node string) *noted) {
 		l.change(endpointType, map[string]string{"c0": "1", "c1": "1", "c2": "1"})
 		first := client("first")
 		first.Subscribe(endpointType, "c0")
@@ -217,5 +212,52 @@ func TestNamesOfOthers_RES7_SUR8_direct_relay(t *testing.T) {
 		second.has(t, endpointType, "c1", "2")
 		l.change(endpointType, map[string]string{"none": "1"})
 		second.has(t, endpointType, "none", "1")
+	})
+}
+
+// holdsListeners checks what a client holds, after it was told of anything else that the server may have said.
+func (n *noted) holdsListeners(t *testing.T, what string, want map[string]string) {
+	t.Helper()
+	for name, mark := range want {
+		if mark == "" {
+			n.await(t, what+": "+name+" is gone", func() bool { return n.content(listenerType, name) == "" })
+			continue
+		}
+		n.awaitContent(t, what, listenerType, name, string(contents(listenerType, name, mark, "")))
+	}
+}
+
+// wasRemoved reports whether a client was ever told that a name is gone.
+func (n *noted) wasRemoved(name string) bool {
+	for _, c := range n.since(0) {
+		if c.name == name && c.kind == xdsclient.Removed {
+			return true
+		}
+	}
+	return false
+}
+
+// A list of named resources has what changed only. What it lacks stays, also with other clients, and what is gone goes.
+func TestPartialLists_RES8_ADS3_direct_relay(t *testing.T) {
+	overLinear(t, func(t *testing.T, v variant, l *linearCache, client func(node string) *noted) {
+		l.change(listenerType, map[string]string{"a": "1", "b": "1", "c": "1"})
+		first, second := client("first"), client("second")
+		first.Subscribe(listenerType, "a")
+		first.holdsListeners(t, "first", map[string]string{"a": "1"})
+		second.Subscribe(listenerType, "b", "c")
+		second.holdsListeners(t, "second", map[string]string{"b": "1", "c": "1"})
+		for _, mark := range []string{"2", "3", "4"} {
+			l.change(listenerType, map[string]string{"a": mark})
+			first.holdsListeners(t, "a changes", map[string]string{"a": mark})
+		}
+		if l.awaitWatches(t, listenerType); !v.rest { // nobody keeps a name that goes between two polls
+			l.change(listenerType, map[string]string{"a": ""})
+			first.holdsListeners(t, "a goes", map[string]string{"a": ""})
+		}
+		if second.wasRemoved("b") || second.wasRemoved("c") {
+			t.Errorf("the other client was told that what did not change is gone: %s", second.story())
+		}
+		l.change(listenerType, map[string]string{"a": "5"})
+		first.holdsListeners(t, "a is back", map[string]string{"a": "5"})
 	})
 }

@@ -56,7 +56,7 @@ type Config struct {
 	Nack             Nack
 	Poll             Poll
 	// TrustLists has the lists of a server of the state of the world count as they are: it is not asked, on a stream
-	// of its own, for names that were added and that it leaves unanswered.
+	// of its own, for names that were added and that it leaves unanswered, nor whether what a list lacks is gone.
 	TrustLists bool
 	// Outages is told whether the control plane can be reached. Given to the next Upstream it
 	// keeps that knowledge; nil means one of the Upstream's own.

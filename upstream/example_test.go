@@ -34,6 +34,7 @@ func (printer) Withhold(wire.StreamID, string, bool)                         {}
 func (printer) Awaited() bool                                                { return true }
 func (printer) Unasked(wire.StreamID) []string                               { return nil }
 func (printer) OneStream(wire.StreamID, bool)                                {}
+func (printer) Lacks(wire.StreamID, *wire.Response) ([]string, bool)         { return nil, false }
 func (printer) Sequence() uint64                                             { return 0 }
 func (printer) Heard() (heard, again bool)                                   { return false, false }
 func (printer) Lost(wire.StreamID)                                           {}

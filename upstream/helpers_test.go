@@ -66,6 +66,7 @@ type memStore struct {
 	recovers bool                // what Shed lets go of is wanted again at once
 	quiet    time.Duration       // how long after a response something waits for Settle
 	lonely   bool                // nobody waits for anything
+	changing bool                // what a list has differs from what it had
 }
 
 func newStore(wanted ...wire.Subscription) *memStore {
@@ -212,6 +213,19 @@ func (s *memStore) Withhold(_ wire.StreamID, typeURL string, withheld bool) {
 	s.withheld[typeURL] = withheld
 }
 
+// Lacks finds what earlier responses had.
+func (s *memStore) Lacks(_ wire.StreamID, r *wire.Response) (names []string, repeats bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := maps.Clone(s.versions[r.TypeURL])
+	for _, res := range r.Resources {
+		_, had := held[res.Name]
+		repeats = repeats || had && !s.changing
+		delete(held, res.Name)
+	}
+	return slices.Sorted(maps.Keys(held)), repeats
+}
+
 // Apply takes a response of the state of the world for an incremental one, without removals.
 func (s *memStore) Apply(_ wire.StreamID, r *wire.Response, _ time.Time) error {
 	s.mu.Lock()
@@ -231,6 +245,11 @@ func (s *memStore) Apply(_ wire.StreamID, r *wire.Response, _ time.Time) error {
 	}
 	for _, res := range r.Resources {
 		s.versions[r.TypeURL][res.Name] = res.Version
+	}
+	if r.Partial {
+		for _, name := range r.Removed {
+			delete(s.versions[r.TypeURL], name)
+		}
 	}
 	if s.quiet > 0 {
 		s.settled = nil

@@ -12,8 +12,8 @@ import (
 
 // Some servers of the state of the world answer a request by what is newer than the version that it presents, and by
 // nothing else: go-control-plane's LinearCache before 0.14 is one. On a client's own stream that is enough, since
-// its first request presents no version. On the relay's stream a name that another client adds stays unanswered. So
-// the relay asks once more, without a version, on a stream of its own.
+// its first request presents no version. On the relay's stream a name that another client adds stays unanswered, and
+// a list lacks what did not change. So the relay asks once more, without a version, on a stream of its own.
 
 const (
 	// learnedLasts is how long it counts what was learned of an endpoint.
@@ -27,7 +27,8 @@ type manner string
 
 const (
 	unknownManner manner = ""
-	partialLists  manner = "partial"            // with what is newer than the version that a request presents
+	partialLists  manner = "partial lists"      // with what is newer than the version that a request presents
+	wholeLists    manner = "whole lists"        // of a full-state type: with all that there is
 	oneStreamOnly manner = "on no other stream" // it answers on no stream beside the one that a session has
 )
 
@@ -108,6 +109,8 @@ func (a *lists) enter(ctx context.Context, x *replica, by any) (leave func(), er
 type listCheck struct {
 	query *query
 	moot  func(manner) bool // with what is known when the turn has come, nobody needs to ask
+	// learn says what the answer shows of the endpoint. It is called before the next one has its turn; nil: not at all.
+	learn func(answer *wire.Response) manner
 	// then takes the answer on the session's owner, unless the link has ended.
 	then func(answer *wire.Response, err error)
 }
@@ -121,19 +124,20 @@ func (c *grpcClient) checksLists() bool {
 func (k *streamLink) check(x listCheck) {
 	c, r, at, asker := k.client, k.client.remote, k.line.replica, k.client.asker()
 	r.failback.wg.Go(func() {
-		answer, err := r.checkList(k.stream.ctx, at, asker, &x)
-		if errors.Is(err, errSilent) || errors.Is(err, errUnwilling) {
-			k.learn(at, x.query.typeURL, oneStreamOnly)
-		}
+		answer, err := k.checkList(at, asker, &x)
 		c.session.post(k.stream.ctx, func() { x.then(answer, err) })
 	})
 }
 
-func (r *remote) checkList(ctx context.Context, at *replica, a asker, x *listCheck) (*wire.Response, error) {
+func (k *streamLink) checkList(at *replica, a asker, x *listCheck) (*wire.Response, error) {
+	ctx, r := k.stream.ctx, k.client.remote
 	wait := r.up.cfg.Keepalive.Response
 	turn, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	leave, err := r.up.lists.enter(turn, at, r)
+	if errors.Is(err, errUnwilling) {
+		k.learn(at, x.query.typeURL, oneStreamOnly)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -147,18 +151,27 @@ func (r *remote) checkList(ctx context.Context, at *replica, a asker, x *listChe
 	if err == nil && answer == nil {
 		err = errUnwilling // nobody can read what it says
 	}
+	switch {
+	case errors.Is(err, errSilent), errors.Is(err, errUnwilling):
+		k.learn(at, x.query.typeURL, oneStreamOnly)
+	case err == nil && x.learn != nil:
+		k.learn(at, x.query.typeURL, x.learn(answer))
+	}
 	return answer, err
 }
 
 // learn notes how an endpoint answers for a type, and tells operators if that is news. Any goroutine may call it.
 func (k *streamLink) learn(x *replica, typeURL string, m manner) {
 	r := k.client.remote
-	if !r.up.lists.learn(x, typeURL, m) {
+	if m == unknownManner || !r.up.lists.learn(x, typeURL, m) {
 		return
 	}
 	text := "endpoint does not answer on a second stream: not asking it there whether it left out something"
-	if m == partialLists {
+	switch m {
+	case partialLists:
 		text = "endpoint answers with what is newer than the version presented: asking it for the rest on streams without a version"
+	case wholeLists:
+		text = "endpoint sends whole lists: what they lack is gone"
 	}
 	r.report.log.Info(text, "endpoint", x.name, "type", typeURL, "for", learnedLasts)
 }

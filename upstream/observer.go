@@ -105,7 +105,13 @@ type ListCheck string
 const (
 	CheckAdded   ListCheck = "added"   // it has names that were added and that it had left unanswered
 	CheckNothing ListCheck = "nothing" // it has none of them
+
+	CheckWhole      ListCheck = "whole"      // what a list lacked is gone
+	CheckPartial    ListCheck = "partial"    // some of what a list lacked is there
+	CheckUnanswered ListCheck = "unanswered" // nobody knows what is gone of what a list lacked
 )
 
 // ListChecks are all results.
-func ListChecks() []ListCheck { return []ListCheck{CheckAdded, CheckNothing} }
+func ListChecks() []ListCheck {
+	return []ListCheck{CheckAdded, CheckNothing, CheckWhole, CheckPartial, CheckUnanswered}
+}

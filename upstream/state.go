@@ -31,7 +31,7 @@ type stateDialect struct {
 	// owed are the types of which the request for the last change was put off, with the
 	// round in which it was.
 	owed map[string]int
-	// checks: the server is asked for names that were added and that it leaves unanswered, on another stream.
+	// checks: the server is asked for what it may have left out, on another stream.
 	checks bool
 	// shed has the Store let go of names of a type that nobody watches, of about as
 	// many bytes, and reports whether there were any: they come with what the Store has
@@ -58,6 +58,7 @@ type stateType struct {
 	told           bool                // it was told that one passed the limit
 	anewNames      anewNames           // of a type whose responses need not hold everything
 	added          addedNames
+	heard          bool // a response was taken on the stream
 	version, nonce string
 }
 
@@ -317,6 +318,7 @@ func (d *stateDialect) answerUnasked(e envelope, reason error) request {
 // came notes what a response has that was applied.
 func (d *stateDialect) came(r *wire.Response) {
 	if t := d.types[r.TypeURL]; t != nil {
+		t.heard = true
 		t.added.came(r.Resources)
 		t.anewNames.came(r.Resources)
 	}

@@ -139,6 +139,10 @@ func (k *streamLink) askedAdded(typeURL string, t *stateType, answer *wire.Respo
 	}
 	now, asked := time.Now(), t.added.asked
 	t.added.asked = nil
+	if d := k.doubt; d != nil && d.envelope.typeURL == typeURL {
+		t.added.due = now.Add(addedPause) // the list that waits may not have them
+		return
+	}
 	switch {
 	case answer != nil:
 		k.takeAdded(t, answer, now)
@@ -159,7 +163,7 @@ func (k *streamLink) askedAdded(typeURL string, t *stateType, answer *wire.Respo
 func (k *streamLink) takeAdded(t *stateType, answer *wire.Response, now time.Time) {
 	c, asked := k.client, len(t.added.asked)
 	found := *answer
-	found.Partial = true
+	found.Partial, found.Beside = true, true
 	found.Resources = slices.DeleteFunc(slices.Clone(answer.Resources), func(r *wire.Resource) bool { return !t.added.take(r) })
 	if len(found.Resources) == 0 {
 		c.report.obs.ListChecked(CheckNothing)

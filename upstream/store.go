@@ -81,6 +81,10 @@ type Store interface {
 	// so nothing follows from its not being answered (RES-7).
 	Withhold(stream wire.StreamID, typeURL string, withheld bool)
 
+	// Lacks returns the names of resources that Apply would remove because a list of the state of the world leaves
+	// them out, though they are asked for by name. repeats says that the list has something just as the Store holds it.
+	Lacks(stream wire.StreamID, r *wire.Response) (names []string, repeats bool)
+
 	// Apply takes a response that could be decoded and is of a type that was
 	// asked for on the stream. An error is the reason for a NACK (ACK-6) — a name
 	// that comes twice, a payload of a wrong type — and leaves what was cached. What the

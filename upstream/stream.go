@@ -39,8 +39,9 @@ type stream struct {
 
 	mu     sync.Mutex
 	queue  []outgoing
-	busy   bool   // the sender has something to write
-	onIdle func() // to be posted once when it has not
+	busy   bool          // the sender has something to write
+	onIdle func()        // to be posted once when it has not
+	paused chan struct{} // nothing is read until it is closed; nil: all is
 }
 
 // outgoing is one request; without one it says that there will be no more.
@@ -81,6 +82,7 @@ func (st *stream) start(timeout time.Duration, h handler) {
 				return
 			}
 			at := time.Now()
+			st.await()
 			st.tell(func() { h.response(r, at) })
 		}
 	})
@@ -89,6 +91,38 @@ func (st *stream) start(timeout time.Duration, h handler) {
 // tell has the owner run f, unless the owner has ended the stream. It waits:
 // the next response is not read before this one was taken.
 func (st *stream) tell(f func()) { st.post(st.ctx, f) }
+
+// pause has no more than one further response handed to the owner until resume.
+func (st *stream) pause() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.paused == nil {
+		st.paused = make(chan struct{})
+	}
+}
+
+func (st *stream) resume() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.paused != nil {
+		close(st.paused)
+		st.paused = nil
+	}
+}
+
+// await waits while the owner has paused the stream.
+func (st *stream) await() {
+	st.mu.Lock()
+	paused := st.paused
+	st.mu.Unlock()
+	if paused == nil {
+		return
+	}
+	select {
+	case <-paused:
+	case <-st.ctx.Done():
+	}
+}
 
 // stop ends the stream, whatever it is blocked in, and waits for its
 // goroutines. Nothing is told afterwards.

@@ -25,6 +25,8 @@ type streamLink struct {
 	asked   map[string]time.Time // types, since when
 	added   map[string]time.Time // when names of a type that is asked for were last added (UPS-3)
 	opening *query               // the first request
+	doubt   *doubt               // the stream waits until that is decided
+	unsure  bool                 // the stream is to begin anew, which shows what is there
 	nacks   nacks
 }
 
@@ -82,7 +84,7 @@ func (k *streamLink) leave() {
 func (k *streamLink) take() bool {
 	store := k.client.store
 	subs, ok := store.TakeDemand(k.line.id)
-	if !ok {
+	if !ok || k.unsure {
 		pause := alonePause
 		if store.Shared() {
 			pause = renewPause
@@ -243,6 +245,10 @@ func (k *streamLink) refused(cause error) bool {
 // respond takes a response and answers it, once (STR-8).
 func (k *streamLink) respond(r *wire.Received, at time.Time) {
 	c, l := k.client, k.line
+	if k.doubt != nil {
+		k.doubt.behind = append(k.doubt.behind, arrival{r, at})
+		return
+	}
 	r.TypeURL = cmp.Or(r.TypeURL, l.id.TypeURL)
 	e := envelopeOf(r)
 	c.report.responded(e.typeURL, len(r.Resources), len(r.Removed), r.Size, at)
@@ -265,14 +271,28 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 	if reason == nil && !asked && c.cfg.APIType.PerType() {
 		reason = errNotAsked // a wrong type (ACK-6)
 	}
-	if reason == nil && !asked { // SUB-13
+	switch {
+	case reason != nil:
+	case asked && k.doubts(r, e, at):
+		return
+	case asked:
+		k.accept(r, e, at)
+		return
+	default: // SUB-13
 		c.report.log.Debug("server sends a type that it was not asked for", "stream", l.id, "type", e.typeURL, "resources", len(r.Resources))
-	} else if reason == nil {
-		var held bool
-		if held, reason = k.apply(r, e, at); held {
-			return
-		}
 	}
+	k.answerNext(r, e, reason, at)
+}
+
+// accept takes up a response, and answers it.
+func (k *streamLink) accept(r *wire.Received, e envelope, at time.Time) {
+	if held, reason := k.apply(r, e, at); !held {
+		k.answerNext(r, e, reason, at)
+	}
+}
+
+// answerNext answers a response now, behind those that came before.
+func (k *streamLink) answerNext(r *wire.Received, e envelope, reason error, at time.Time) {
 	if reason != nil {
 		e.content = contentSum(r)
 	}

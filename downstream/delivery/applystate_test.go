@@ -229,7 +229,7 @@ func TestApplyState(t *testing.T) {
 			c.resume(cds, []string{nameG2 + "@v"})
 			b.connect(0)
 			r := stateOf(cds, "7", "+a@1")
-			r.Partial = true
+			r.Partial, r.Beside = true, true
 			if err := b.applyState(r); err != nil {
 				b.Fatal(err)
 			}

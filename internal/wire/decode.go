@@ -61,6 +61,9 @@ type Response struct {
 	// its type do: only what is in Removed is gone. No server can say so; who asked a second time knows. Decode
 	// leaves it false.
 	Partial bool
+	// Beside says that it came on another stream than what it is applied to, which may be ahead or behind: it answers nothing that was
+	// asked for there. Decode leaves it false.
+	Beside bool
 }
 
 // Decode replaces r, but for State, by what the encoded response b says. It copies what it
