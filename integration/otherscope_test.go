@@ -154,7 +154,7 @@ func TestVersionOfAnotherScope_ACK4_REST1(t *testing.T) {
 		}
 		c := new(clusterv3.Cluster)
 		last = new(discovery.DiscoveryResponse)
-		if err := protojson.Unmarshal(text, last); err == nil && len(last.GetResources()) == 1 {
+		if err = protojson.Unmarshal(text, last); err == nil && len(last.GetResources()) == 1 {
 			err = last.GetResources()[0].UnmarshalTo(c)
 		}
 		if err != nil {
