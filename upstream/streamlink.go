@@ -279,7 +279,8 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 		k.accept(r, e, at)
 		return
 	default: // SUB-13
-		c.report.log.Debug("server sends a type that it was not asked for", "stream", l.id, "type", e.typeURL, "resources", len(r.Resources))
+		c.report.log.Info("server sends a type that it was not asked for: acknowledged and left out",
+			"stream", l.id, "endpoint", l.replica.name, "type", e.typeURL, "resources", len(r.Resources))
 	}
 	k.answerNext(r, e, reason, at)
 }
