@@ -302,8 +302,11 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 // first request for the type has the server send all of it again. There is none if the first request is put off, or
 // the stream is that of another type.
 func (d *stateDialect) answerUnasked(e envelope, reason error) request {
+	if d.perType {
+		return nil
+	}
 	t := d.of(e.typeURL)
-	if d.perType || len(t.wanted.names) > 0 {
+	if len(t.wanted.names) > 0 {
 		return nil
 	}
 	t.nonce = e.nonce
