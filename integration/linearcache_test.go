@@ -198,6 +198,7 @@ func (n *noted) has(t *testing.T, typeURL, name, mark string) {
 // is asked for it on a stream of its own, and the one that there is stays.
 func TestNamesOfOthers_RES7_SUR8_direct_relay(t *testing.T) {
 	overLinear(t, func(t *testing.T, _ variant, l *linearCache, client func(node string) *noted) {
+		t.Helper()
 		l.change(endpointType, map[string]string{"c0": "1", "c1": "1", "c2": "1"})
 		first := client("first")
 		first.Subscribe(endpointType, "c0")
@@ -240,6 +241,7 @@ func (n *noted) wasRemoved(name string) bool {
 // A list of named resources has what changed only. What it lacks stays, also with other clients, and what is gone goes.
 func TestPartialLists_RES8_ADS3_direct_relay(t *testing.T) {
 	overLinear(t, func(t *testing.T, v variant, l *linearCache, client func(node string) *noted) {
+		t.Helper()
 		l.change(listenerType, map[string]string{"a": "1", "b": "1", "c": "1"})
 		first, second := client("first"), client("second")
 		first.Subscribe(listenerType, "a")
@@ -260,4 +262,55 @@ func TestPartialLists_RES8_ADS3_direct_relay(t *testing.T) {
 		l.change(listenerType, map[string]string{"a": "5"})
 		first.holdsListeners(t, "a is back", map[string]string{"a": "5"})
 	})
+}
+
+// The same with the LinearCache of go-control-plane 0.10.3: a name that another client adds is answered, and a change of one
+// listener takes no other one away.
+func TestLinearCache0103_RES7_RES8_direct_relay(t *testing.T) {
+	r := newReport(t)
+	r.require(t, "go-control-plane 0.10.3, linear", missingGCP0103)
+	for _, v := range []variant{sotwADS, deltaADS, restPoll} {
+		for _, direct := range []bool{true, false} {
+			if direct && v != sotwADS {
+				continue // ADS alone, and it is about the state of the world
+			}
+			t.Run(fmt.Sprintf("%s, direct %t", v.name, direct), func(t *testing.T) {
+				p := newForeignPlane(t, gcp0103Folder+"/target/server", "linear")
+				if err := p.Start(t.Context(), "127.0.0.1:0"); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(p.Close)
+				set := func(typeURL, name, mark string) {
+					t.Helper()
+					if _, err := p.UpdateResource(name, message(typeURL, name, mark, "")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				relay := &testRelay{addr: p.Addr()}
+				if !direct {
+					relay = startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = config.AggregatedGRPC }, p.Addr())
+				}
+				for _, name := range []string{"a", "b"} {
+					set(endpointType, name, "1")
+					set(listenerType, name, "1")
+				}
+				clients := map[string]*noted{"a": startNoted(t, v, relay, "first"), "b": startNoted(t, v, relay, "second")}
+				for _, name := range []string{"a", "b"} {
+					clients[name].Subscribe(endpointType, name)
+					clients[name].Subscribe(listenerType, name)
+					clients[name].has(t, endpointType, name, "1")
+					clients[name].has(t, listenerType, name, "1")
+				}
+				for _, mark := range []string{"2", "3"} {
+					set(listenerType, "a", mark)
+					clients["a"].has(t, listenerType, "a", mark)
+				}
+				set(listenerType, "b", "2")
+				clients["b"].has(t, listenerType, "b", "2")
+				if clients["b"].wasRemoved("b") || clients["a"].wasRemoved("a") {
+					t.Errorf("what did not change was told to be gone: %s, %s", clients["a"].story(), clients["b"].story())
+				}
+			})
+		}
+	}
 }

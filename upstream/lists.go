@@ -166,12 +166,13 @@ func (k *streamLink) learn(x *replica, typeURL string, m manner) {
 	if m == unknownManner || !r.up.lists.learn(x, typeURL, m) {
 		return
 	}
-	text := "endpoint does not answer on a second stream: not asking it there whether it left out something"
+	log := r.report.log.With("endpoint", x.name, "type", typeURL, "for", learnedLasts)
 	switch m {
 	case partialLists:
-		text = "endpoint answers with what is newer than the version presented: asking it for the rest on streams without a version"
+		log.Info("endpoint answers with what is newer than the version presented: asking it for the rest on streams without a version")
 	case wholeLists:
-		text = "endpoint sends whole lists: what they lack is gone"
+		log.Info("endpoint sends whole lists: what they lack is gone")
+	default:
+		log.Info("endpoint does not answer on a second stream: not asking it there whether it left out something")
 	}
-	r.report.log.Info(text, "endpoint", x.name, "type", typeURL, "for", learnedLasts)
 }

@@ -1,11 +1,12 @@
 // Command gcp0103 is a control plane of the end-to-end tests: the server and the
-// snapshot cache of go-control-plane v0.10.3, the last version that knows no
+// caches of go-control-plane v0.10.3, the last version that knows no
 // wildcard but an empty first request. It is a module of its own, because the
 // tests themselves need a newer version.
 //
-//	gcp0103 <port>
+//	gcp0103 [linear] <port>
 //
-// It listens on 127.0.0.1. The first line of the output is {"version": …}. Each
+// With "linear" it has a linear cache for each type, and no snapshot. It listens on
+// 127.0.0.1. The first line of the output is {"version": …}. Each
 // line of the input, {"version": …, "resources": […]}, is the next snapshot, the
 // same for all nodes; a resource is a google.protobuf.Any in base64. It is
 // answered with {"done": true} or {"error": …}. Between the answers the output
@@ -37,6 +38,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -96,17 +98,20 @@ func main() {
 }
 
 func run(args []string, in io.Reader, out io.Writer) error {
+	var has contents = snapshots{cache.NewSnapshotCache(false, oneGroup{}, nil)} // a client gets what it names
+	if len(args) == 2 && args[0] == "linear" {
+		has, args = newLinear(), args[1:]
+	}
 	if len(args) != 1 {
-		return fmt.Errorf("%d arguments, expected a port", len(args))
+		return fmt.Errorf("%d arguments, expected a port, with \"linear\" before it if caches are to be linear", len(args))
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", args[0]))
 	if err != nil {
 		return err
 	}
 	o := &output{encoder: json.NewEncoder(out)}
-	snapshots := cache.NewSnapshotCache(false, oneGroup{}, nil) // a client gets what it names
 	g := grpc.NewServer(grpc.StreamInterceptor(reporter(o)))
-	discovery.RegisterAggregatedDiscoveryServiceServer(g, server.NewServer(context.Background(), snapshots, nil))
+	discovery.RegisterAggregatedDiscoveryServiceServer(g, server.NewServer(context.Background(), has, nil))
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(listener) }()
 	defer func() {
@@ -123,7 +128,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		case err != nil:
 			return err
 		}
-		if err := set(snapshots, line); err != nil {
+		if err := set(has, line); err != nil {
 			o.write(event{Error: err.Error()})
 		} else {
 			o.write(event{Done: true})
@@ -145,8 +150,72 @@ func version() string {
 	return ""
 }
 
-// set makes a line of the input the snapshot.
-func set(snapshots cache.SnapshotCache, line []byte) error {
+// contents are the resources that clients get.
+type contents interface {
+	cache.Cache
+	// set makes these, by type, all that there are.
+	set(version string, all map[string][]types.Resource) error
+}
+
+// snapshots has one snapshot for all nodes.
+type snapshots struct{ cache.SnapshotCache }
+
+func (s snapshots) set(version string, all map[string][]types.Resource) error {
+	snapshot, err := cache.NewSnapshot(version, all)
+	if err != nil {
+		return err
+	}
+	return s.SetSnapshot(context.Background(), everyNode, snapshot)
+}
+
+// linear has a linear cache for each type.
+type linear struct {
+	*cache.MuxCache
+
+	caches map[string]*cache.LinearCache
+}
+
+func newLinear() linear {
+	l := linear{&cache.MuxCache{
+		Classify:      func(r *cache.Request) string { return r.GetTypeUrl() },
+		ClassifyDelta: func(r *cache.DeltaRequest) string { return r.GetTypeUrl() },
+		Caches:        make(map[string]cache.Cache),
+	}, make(map[string]*cache.LinearCache)}
+	for _, typeURL := range []string{resourcev3.ClusterType, resourcev3.EndpointType, resourcev3.ListenerType, resourcev3.RouteType} {
+		l.caches[typeURL] = cache.NewLinearCache(typeURL)
+		l.Caches[typeURL] = l.caches[typeURL]
+	}
+	return l
+}
+
+// set changes what differs, as one change of each type.
+func (l linear) set(_ string, all map[string][]types.Resource) error {
+	for typeURL, c := range l.caches {
+		was := c.GetResources()
+		changed := make(map[string]types.Resource)
+		for _, r := range all[typeURL] {
+			name := cache.GetResourceName(r)
+			if before, had := was[name]; !had || !proto.Equal(before, r) {
+				changed[name] = r
+			}
+			delete(was, name)
+		}
+		var gone []string
+		for name := range was {
+			gone = append(gone, name)
+		}
+		if len(changed)+len(gone) == 0 {
+			continue
+		}
+		if err := c.UpdateResources(changed, gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set makes a line of the input the contents.
+func set(to contents, line []byte) error {
 	var c command
 	if err := json.Unmarshal(line, &c); err != nil {
 		return err
@@ -163,11 +232,7 @@ func set(snapshots cache.SnapshotCache, line []byte) error {
 		}
 		byType[resource.GetTypeUrl()] = append(byType[resource.GetTypeUrl()], message)
 	}
-	snapshot, err := cache.NewSnapshot(c.Version, byType)
-	if err != nil {
-		return err
-	}
-	return snapshots.SetSnapshot(context.Background(), everyNode, snapshot)
+	return to.set(c.Version, byType)
 }
 
 // reporter reports streams and the requests on them.
