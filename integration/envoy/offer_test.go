@@ -17,7 +17,7 @@ func offerScenarios() []scenario {
 		name: "15 listeners, each before its cluster", proves: "ACK-3", goCP: true, plain: true, play: listenersFirst,
 		forms: []form{deltaADS, stateADS, deltaPerType, statePerType, deltaOnState, stateOnDelta},
 	}, {
-		name: "a listener that is bad for good, and new clusters", proves: "ACK-3", goCP: true, plain: true, play: badForGood,
+		name: "a listener that is bad for good, and new clusters", proves: "ACK-3 ACK-7", goCP: true, plain: true, play: badForGood,
 		forms: []form{deltaADS, stateADS, deltaPerType, statePerType}, only: relayed,
 	}}
 }
@@ -96,6 +96,7 @@ func badForGood(w *world) {
 	e := w.ready(a)
 	w.goCP.set(leadsTo("bad", "never"))
 	w.need(soon, "the Envoy rejects the listener", func() bool { return rejected(e) > 0 })
+	w.within(prompt, "go-control-plane is told", func() bool { return w.goCP.Stats().Nacks > 0 })
 	for i := range clusters {
 		w.goCP.set(envoyproc.Static(fmt.Sprint("c-", i), a))
 		wait.Until(time.Second, func() bool { return false })

@@ -17,7 +17,7 @@ const (
 
 // allScenarios are the rows of the table.
 func allScenarios() []scenario {
-	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios(), offerScenarios(), silenceScenarios(),
+	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios(), offerScenarios(), nackWaitScenarios(), silenceScenarios(),
 		hostScenarios(), returningScenarios(), ttlScenarios(), wildcardScenarios(), demandScenarios(), otherScenarios(), accessScenarios(), globScenarios(), warmingScenarios(), outageScenarios(),
 		failoverScenarios(), restartScenarios(), grayScenarios(), guardScenarios(), rollbackScenarios(), pairScenarios(), rolloutScenarios(), tierScenarios())
 }
