@@ -47,7 +47,7 @@ func TestColdTier_RES2_ACK4_VAR7(t *testing.T) {
 				}
 				waitFor(t, "the first relay to ask and to take a part", func() bool {
 					st := p.streamsNow()
-					return len(st) == 1 && st[0].sent == i+1 && len(st[0].of(clusterType).unanswered()) == 0
+					return len(st) == 1 && st[0].sent == i+1 && len(st[0].of(clusterType).unanswered(time.Now())) == 0
 				})
 			}
 			p.set(clusterType, "c5", true)
