@@ -246,6 +246,7 @@ func (s *insistent) told() (nacks []time.Time, acks int) {
 // then (ACK-3, ACK-7). Through a relay the client is offered it at growing intervals, and the server told once a
 // second (SUR-8).
 func TestSentAgainAfterRejection_ACK3_ACK7_SUR8(t *testing.T) {
+	t.Parallel()
 	const most = 3
 	for _, p := range paths {
 		t.Run(p.String(), func(t *testing.T) {
