@@ -23,6 +23,8 @@ const (
 	maxAnswered = 1024
 	// mostBeside is how many types are asked for beside a session's streams at a time.
 	mostBeside = 16
+	// retryEndsFirst is how long after a retry a stream may end because of it.
+	retryEndsFirst = time.Second
 	// oneStream is why a type is not asked for beside.
 	oneStream = "the server ends the stream of a node that opens another"
 )
@@ -40,7 +42,8 @@ const (
 type besides struct {
 	answered *simplelru.LRU[string, struct{}] // types
 	types    map[string]*besideType
-	running  int // retries
+	running  int       // retries
+	ended    time.Time // the last retry
 	// quiet: the server ended a stream for types less than a minute ago. Until then no type that was not
 	// answered comes to the streams.
 	quiet  time.Time
@@ -125,7 +128,8 @@ func (c *grpcClient) setAside(k *streamLink, cause error) {
 	if c.cfg.APIType.PerType() || !k.line.serving() {
 		return
 	}
-	retried := b.running > 0 && !time.Now().Before(b.resume)
+	now := time.Now()
+	retried := (b.running > 0 || now.Sub(b.ended) < retryEndsFirst) && !now.Before(b.resume)
 	if !refusedBy(cause) {
 		if retried { // it may end a stream for the next one of its node
 			c.pauseRetries(false)
@@ -412,7 +416,7 @@ func (c *grpcClient) ask(typeURL string, t *besideType) {
 // retried takes what came of a retry.
 func (c *grpcClient) retried(typeURL string, t *besideType, err error) {
 	b, now := &c.besides, time.Now()
-	b.running--
+	b.running, b.ended = b.running-1, time.Now()
 	t.stop = nil
 	switch {
 	case b.types[typeURL] != t: // it is answered, or not wanted any more
