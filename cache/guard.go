@@ -203,8 +203,10 @@ func (t *Table) awaitsOthers(g *hold.Guard, lost, of int, now time.Time) bool {
 		return false
 	case t.leads():
 		return t.upstream.held.emptied(now) > 0 && e.may()
-	default:
-		return clock.Waits() && e.may()
+	case clock.Waits():
+		return e.may()
+	default: // each type may have a stream of its own, and come first
+		return now.Before(t.upstream.begun.Add(t.store.source.longQuiet())) && e.whole()
 	}
 }
 
@@ -227,6 +229,12 @@ func (e emptied) both() bool {
 func (e emptied) may() bool {
 	one := e.gone[0] > 0 && e.left[0] == 0 && e.left[1] > 0 || e.gone[1] > 0 && e.left[1] == 0 && e.left[0] > 0
 	return one && e.gone[0]+e.gone[1]+e.left[0]+e.left[1] >= fewest
+}
+
+// whole reports whether there are, or were, Listeners and Clusters whose loss would be held.
+func (e emptied) whole() bool {
+	l, c := e.gone[0]+e.left[0], e.gone[1]+e.left[1]
+	return l > 0 && c > 0 && l+c >= fewest
 }
 
 // emptied counts the Listeners and Clusters that are gone within a short time.

@@ -772,6 +772,37 @@ func TestGuardSmall_SUR3(t *testing.T) {
 			b.expect(c.collect())
 			b.holdsBack(0)
 		},
+		"endpoints before them, on a stream that is new": func(b *bed, c *peer) {
+			c.sub(eds, "e")
+			b.demand(0)
+			b.assigns("1", 1, "e")
+			c.collect()
+			b.store.Session().Lost(streamOf(0))
+			b.connect(0)
+			b.assigns("2", 0, "e")
+			b.elapses(10 * time.Second)
+			b.expect(c.collect())
+			b.says(cds, "-a", "-b")
+			b.says(lds, "-l")
+			b.expect(c.collect())
+			b.holdsBack(4)
+		},
+		"endpoints alone, on a stream that is new, wait as long as others may come": func(b *bed, c *peer) {
+			c.sub(eds, "e")
+			b.demand(0)
+			b.assigns("1", 1, "e")
+			c.collect()
+			b.store.Session().Lost(streamOf(0))
+			b.connect(0)
+			b.assigns("2", 0, "e")
+			b.elapses(15 * time.Second)
+			b.expect(c.collect(), "EDS +e@2")
+			b.assigns("3", 1, "e")
+			b.expect(c.collect(), "EDS +e@3")
+			b.assigns("4", 0, "e")
+			b.expect(c.collect(), "EDS +e@4")
+			b.holdsBack(0)
+		},
 		"endpoints with them, as long": func(b *bed, c *peer) {
 			c.sub(eds, "e")
 			b.demand(0)
