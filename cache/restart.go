@@ -130,7 +130,7 @@ func (t *Table) versionsHeld(limit int) (map[string]string, bool) {
 		}
 		name, version := e.Name(), e.resumeVersion()
 		if t.asks(e) {
-			version = askedVersion
+			version = wire.Asked
 		}
 		size += len(name) + len(version) + overhead
 		if limit > 0 && size > limit {
@@ -152,7 +152,7 @@ func (t *Table) receivedVersion(key string, r *wire.Resource) (version string, o
 	case e == nil:
 		return r.Shown(), len(t.aliases.of(key)) == 0
 	case t.asks(e):
-		return askedVersion, true
+		return wire.Asked, true
 	case t.serverVersions.reused(e, r) || e.res != nil && e.res.Version == r.Version:
 		return "", true // it stands for other content too (ACK-4)
 	}

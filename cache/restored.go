@@ -5,17 +5,10 @@ import "time"
 // Restored content comes from an earlier process (SUR-1). It goes to clients that present nothing
 // for its name. It takes the place of nothing that a client presents, until the server confirms it:
 //
-//   - The server sends the same content, or a heartbeat for it. A new stream has it do so (askedVersion).
+//   - The server sends the same content, or a heartbeat for it. A new stream has it do so (wire.Asked).
 //   - A server of the state of the world sends a list of a full-state type without it, and an error
 //     that leaves open what became of it: the content stays, and is all that there is (ERR-1).
 //   - The collection that it is a member of is complete: the server sends no more of it.
-
-// askedVersion is the version in which restored content is presented on a new stream. No content has it, so
-// the server must send the content, or say that it is gone. Without any version, some servers would say nothing
-// of a name that does not exist, and a relay whose own control plane is away would send what it has
-// restored itself: to a client that presents something else it sends that only once it is confirmed. "" would be the
-// version of a server without versions.
-const askedVersion = "xdsrelay/asked"
 
 // restoredStore is what a store has of an earlier process. Guarded by Store.mu.
 type restoredStore struct {

@@ -35,7 +35,7 @@ func TestPresents_SUR1_RES12(t *testing.T) {
 	k.restarts()
 	k.says(WholeType, "+b@1")
 	got, ok := k.presents(0)
-	if !ok || got["a"] != askedVersion || got["b"] != "1" {
+	if !ok || got["a"] != wire.Asked || got["b"] != "1" {
 		t.Errorf("presented are %v", got)
 	}
 }

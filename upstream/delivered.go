@@ -54,11 +54,38 @@ func (d *delivered) of(stream wire.StreamID, typeURL string) *deliveredType {
 	return t
 }
 
-// restarted takes what a stream begins with.
+// restarted takes what a stream begins with. Restored content counts as delivered: it was, to an earlier process or to
+// a peer. Without it a relay could ask a server nothing that is mute from the start, and would stay with it.
 func (d *delivered) restarted(stream wire.StreamID, subs []wire.Subscription) {
 	maps.DeleteFunc(d.types, func(key deliveredKey, _ *deliveredType) bool {
 		return key.stream == stream && !slices.ContainsFunc(subs, func(sub wire.Subscription) bool { return sub.TypeURL == key.typeURL })
 	})
+	for _, sub := range subs {
+		d.restored(stream, sub)
+	}
+}
+
+// restored takes the restored content that a subscription presents, unless the server has delivered something of the type.
+func (d *delivered) restored(stream wire.StreamID, sub wire.Subscription) {
+	if t := d.types[deliveredKey{stream, sub.TypeURL}]; t != nil && t.any() {
+		return
+	}
+	if d.state {
+		if sub.Held {
+			d.of(stream, sub.TypeURL).some = true
+		}
+		return
+	}
+	for name, version := range sub.Versions {
+		if version != wire.Asked {
+			continue
+		}
+		t := d.of(stream, sub.TypeURL)
+		if len(t.samples) == someNames {
+			return
+		}
+		t.samples[strings.Clone(name)] = content{}
+	}
 }
 
 // has reports whether an incremental subscription asks for something that was delivered.

@@ -61,6 +61,27 @@ func TestQueryIncremental_SUR2(t *testing.T) {
 	d.asks(t, "")
 }
 
+// What an earlier process was delivered is asked for too, until the server delivers something of the type itself.
+func TestQueryRestored_SUR1_SUR2(t *testing.T) {
+	restored := sub(clusters, "*")
+	restored.Versions = map[string]string{"a": wire.Asked, "b": wire.Asked, "c": "1"}
+	var d delivered
+	d.restarted(streamOf(0), []wire.Subscription{restored, sub(listeners, "l")})
+	d.asks(t, clusters, "a", "b")
+	d.deliver(t, clusters, 1, "a")
+	d.take(streamOf(0), &wire.Response{TypeURL: clusters, Removed: []string{"b"}}, 1)
+	d.restarted(streamOf(0), []wire.Subscription{restored})
+	d.asks(t, clusters, "a")
+
+	state := delivered{state: true}
+	held := sub(clusters, "a")
+	held.Held = true
+	state.restarted(streamOf(0), []wire.Subscription{held, sub(listeners, "l")})
+	state.listed(streamOf(0), clusters, []string{"a"})
+	state.listed(streamOf(0), listeners, []string{"l"})
+	state.asks(t, clusters, "a")
+}
+
 // A resource that may go without the server's word is not asked for.
 func TestQueryExpires_SUR2(t *testing.T) {
 	var d delivered

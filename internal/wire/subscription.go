@@ -18,3 +18,10 @@ type Subscription struct {
 // skips what it would send (ACK-4), and one that is cold itself does not take the
 // client for one that has nothing to lose (RES-2).
 const Unconfirmed = "unconfirmed"
+
+// Asked is the version in which content of an earlier process is presented on a new stream. No content has it, so
+// the server must send the content, or say that it is gone (SUR-1). Without any version, some servers would say
+// nothing of a name that does not exist, and a relay whose own control plane is away would send what it has
+// restored itself: to a client that presents something else it sends that only once it is confirmed. "" would be the
+// version of a server without versions.
+const Asked = "xdsrelay/asked"
