@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -17,7 +18,7 @@ func (u *update) apply(t *Table) {
 	u.judge(t)
 	if !u.resolved && !u.restored && !u.response.Beside && !u.saysNothing() {
 		t.hear(u.received)
-		if !u.onlyDelays() {
+		if !u.onlyDelays() && !(t.behindRelay() && u.onlyNamesGone(t)) {
 			t.answered(u.received, len(u.keys) == u.foreign)
 		}
 	}
@@ -37,6 +38,19 @@ func (u *update) apply(t *Table) {
 	if u.response.State {
 		u.conclude(t)
 	}
+}
+
+// onlyNamesGone reports whether an incremental response says nothing but that names do not exist which the server is asked
+// for by name. A relay that knows that may know nothing yet of the glob that such a name is in.
+func (u *update) onlyNamesGone(t *Table) bool {
+	if u.response.State || len(u.response.Resources) > 0 || len(u.removed)+len(u.failed) == 0 {
+		return false
+	}
+	byName := func(key string) bool {
+		e := t.entries[key]
+		return e != nil && e.extra.demand != nil && e.extra.demand.subscribed
+	}
+	return !slices.ContainsFunc(slices.Concat(u.removed, u.failed), func(key string) bool { return !byName(key) })
 }
 
 // removals applies what an incremental response removes.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // many is n words "+p0@v", "+p1@v" … or "-p0", "-p1" … of members.
@@ -435,4 +436,32 @@ func TestSpelling(t *testing.T) {
 		b.says(cds, "-"+nameQ)
 		b.expect(c.collect(), "CDS -"+nameQ2)
 	})
+}
+
+// A relay that answers that a name does not exist may have no answer to the name's glob yet (RES-2, RES-14).
+func TestNameGoneAtRelay_RES2_RES14(t *testing.T) {
+	for name, tc := range map[string]struct {
+		controlPlane string
+		removes      string
+		want         []string // what a client is told that holds a member
+	}{
+		"a relay, a name that is asked for": {wire.RelayIdentifier + "first", nameG1, nil},
+		"a relay, a member":                 {wire.RelayIdentifier + "first", "xdstp://x/envoy.config.cluster.v3.Cluster/g/3", []string{"CDS -" + nameG2}},
+		"a control plane":                   {"", nameG1, []string{"CDS -" + nameG2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, cache.Limits{})
+			c, other := b.join(), b.join()
+			c.sub(cds, globG)
+			c.resume(cds, []string{nameG2 + "@v"})
+			other.sub(cds, nameG1)
+			b.connect(0)
+			if err := b.apply(0, &wire.Response{TypeURL: cds, Removed: []string{tc.removes}, ControlPlane: tc.controlPlane}); err != nil {
+				t.Fatal(err)
+			}
+			c.told()
+			b.settle()
+			b.expect(c.told(), tc.want...)
+		})
+	}
 }
