@@ -179,7 +179,7 @@ func (t *Table) guardLoss(l loss, now time.Time) {
 	case t.awaitsOthers(g, l.lost-l.gained, of, now):
 		h.all, h.of = true, of
 		s.due.held.tables = with(s.due.held.tables, t)
-		s.due.held.clock.Wait(now, moment.Later(now.Add(s.source.Quiet), t.upstream.begun.Add(s.source.longQuiet())))
+		s.due.held.clock.Wait(now, moment.Later(now.Add(s.source.Quiet), t.upstream.othersCome(&s.source)))
 	case l.lost > 0 && !h.active() && before >= fewest && h.emptied(now) > 0 && t.leads():
 		s.changes.held = append(s.changes.held, Held{Upstream: s.source.Upstream, TypeURL: t.typeURL, Lost: before, Of: before, Ended: EndedAlone})
 	}
@@ -206,8 +206,16 @@ func (t *Table) awaitsOthers(g *hold.Guard, lost, of int, now time.Time) bool {
 	case clock.Waits():
 		return e.may()
 	default: // each type may have a stream of its own, and come first
-		return now.Before(t.upstream.begun.Add(t.store.source.longQuiet())) && e.whole()
+		return now.Before(t.upstream.othersCome(&t.store.source)) && e.whole()
 	}
+}
+
+// othersCome is until when the other types come that a stream was lost with; zero if none was.
+func (x *exchange) othersCome(s *Source) time.Time {
+	if !x.resumed {
+		return time.Time{}
+	}
+	return x.begun.Add(s.longQuiet())
 }
 
 // emptied is how far the Listeners and the Clusters of a store are gone together.

@@ -49,7 +49,7 @@ func (t *Table) restart(versionsLimit int) wire.Subscription {
 	t.forgetExcuses()
 	t.demands.clocks.withheld = false
 	now := t.store.cache.Now()
-	t.upstream.begun, t.upstream.back = now, wentBack{}
+	t.upstream.begun, t.upstream.resumed, t.upstream.back = now, t.usage.resources > 0, wentBack{}
 	for _, c := range t.colls {
 		c.quiet.restart()
 	}

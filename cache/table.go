@@ -58,6 +58,7 @@ type exchange struct {
 	restored   int                      // resources of an earlier process that it has not confirmed yet
 	shown      bool                     // it was shown on the present stream what the relay holds, or sends that again anyway
 	begun      time.Time                // when the present stream began; zero for the first one
+	resumed    bool                     // the present stream began with content from before
 	back       wentBack                 // content that went back with it (SUR-7)
 	held       *heldBack                // what clients are not told yet; nil until something was lost
 }

@@ -803,6 +803,20 @@ func TestGuardSmall_SUR3(t *testing.T) {
 			b.expect(c.collect(), "EDS +e@4")
 			b.holdsBack(0)
 		},
+		"listeners that came with the stream, soon after it began": func(b *bed, c *peer) {
+			b.store.Session().Lost(streamOf(0))
+			b.connect(0)
+			b.says(lds, "-l")
+			b.elapses(15 * time.Second)
+			b.expect(c.collect(), "LDS -l")
+			b.store.Session().Lost(streamOf(0))
+			b.connect(0)
+			b.says(lds, "+l@1")
+			b.expect(c.collect(), "LDS +l@1")
+			b.says(lds, "-l")
+			b.elapses(settle)
+			b.expect(c.collect(), "LDS -l")
+		},
 		"endpoints with them, as long": func(b *bed, c *peer) {
 			c.sub(eds, "e")
 			b.demand(0)
