@@ -37,7 +37,7 @@ type many struct {
 func newMany(t *testing.T, change func(*config.Config, *trust)) *many {
 	t.Helper()
 	m := &many{trust: &trust{dir: pkitest.NewFolder(t), ca: pkitest.NewAuthority(t, "clients")}, at: make(map[string]net.Listener)}
-	p := newPlaneServerAt(t, "127.0.0.1:0", contents{"a": "1"}, func(grpc.ServiceRegistrar) {})
+	p := newPlaneServerAt(t, anyPort, contents{"a": "1"}, func(grpc.ServiceRegistrar) {})
 	cfg := configOf(upstreamAt("plane", p.address))
 	certFile, keyFile := m.dir.PutPair("relay", m.ca.Server(relayHost))
 	cfg.Server.TLS = &config.ServerTLS{CertFile: certFile, KeyFile: keyFile, ClientCAFile: m.dir.PutCA("clients", m.ca)}

@@ -24,6 +24,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	testports "github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
@@ -42,9 +43,12 @@ type planeServer struct {
 	gone    int // streams whose end ends gave
 }
 
+// anyPort is the address of a control plane that may choose its port.
+const anyPort = "127.0.0.1:0"
+
 func newPlaneServer(t *testing.T, has contents) *planeServer {
 	t.Helper()
-	return newPlaneServerAt(t, "127.0.0.1:0", has)
+	return newPlaneServerAt(t, anyPort, has)
 }
 
 // newPlaneServerAt starts one at an address. register registers other services beside ADS.
@@ -56,9 +60,11 @@ func newPlaneServerAt(t *testing.T, address string, has contents, register ...fu
 // newPlaneServerWith starts one with credentials.
 func newPlaneServerWith(t *testing.T, address string, has contents, creds credentials.TransportCredentials, register ...func(grpc.ServiceRegistrar)) *planeServer {
 	t.Helper()
-	lis, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
+	var lis net.Listener
+	if address == anyPort {
+		lis = testports.Listen(t) // it may come back there
+	} else {
+		lis = testports.Again(t, address)
 	}
 	p := &planeServer{T: t, Plane: testplane.New(testplane.Behaviour{}, grpc.Creds(creds)), address: lis.Addr().String(), has: has}
 	for _, f := range register {

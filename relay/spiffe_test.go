@@ -51,7 +51,7 @@ func newMesh(t *testing.T, change func(*config.Config), prepare func(*mesh)) *me
 		trust: &trust{dir: pkitest.NewFolder(t), ca: pkitest.NewAuthority(t, "td")},
 		api:   workloads.New(t), partner: pkitest.NewAuthority(t, "partner"),
 	}
-	m.plane = newPlaneServerWith(t, "127.0.0.1:0", contents{"a": "1", "b": "1"}, credentials.NewTLS(&tls.Config{
+	m.plane = newPlaneServerWith(t, anyPort, contents{"a": "1", "b": "1"}, credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{m.ca.SVID("spiffe://td/plane")}, MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: m.ca.Pool(),
 		VerifyConnection: func(s tls.ConnectionState) error {

@@ -49,7 +49,7 @@ func newTrust(t *testing.T, change func(*config.Config)) *trust {
 func newTrustWith(t *testing.T, change func(*config.Config), more func(*Relay)) *trust {
 	t.Helper()
 	tr := &trust{dir: pkitest.NewFolder(t), ca: pkitest.NewAuthority(t, "clients")}
-	p := newPlaneServerAt(t, "127.0.0.1:0", contents{"a": "1"}, func(s grpc.ServiceRegistrar) {
+	p := newPlaneServerAt(t, anyPort, contents{"a": "1"}, func(s grpc.ServiceRegistrar) {
 		loadv3.RegisterLoadReportingServiceServer(s, reportsTaker{})
 	})
 	cfg := configOf(upstreamAt("plane", p.address))
