@@ -154,17 +154,17 @@ func (t *Table) guardLoss(l loss, now time.Time) {
 	}
 	of := t.released()
 	lost, before := h.window.Add(l.lost, l.gained, of, now, t.upstream.begun.Add(s.source.longQuiet()))
-	trips, until := false, g.Hold
+	trips, span := false, g.Hold
 	switch at := l.lost - l.gained; {
 	case h.all:
 	case g.Trips(at, of):
 		h.all, h.of, trips = true, of, true
 	case s.due.held.clock.Lately(now) && g.Most(at, of):
-		h.all, h.of, trips, until = true, of, true, s.due.held.clock.For()
+		h.all, h.of, trips, span = true, of, true, s.due.held.clock.For()
 	case g.Trips(lost, before):
 		h.all, h.of, trips = true, before, true
 	case g.Small > 0 && t.leads() && s.emptied(now).both():
-		h.all, h.of, trips, until = true, before, true, g.Small
+		h.all, h.of, trips, span = true, before, true, g.Small
 	default:
 		for c, n := range l.of {
 			if _, held := h.colls[c]; !held && g.Trips(n, c.log.live.len) {
@@ -175,7 +175,7 @@ func (t *Table) guardLoss(l loss, now time.Time) {
 	switch {
 	case trips:
 		s.due.held.tables = with(s.due.held.tables, t)
-		s.due.held.clock.Hold(now, until)
+		s.due.held.clock.Hold(now, span)
 	case t.awaitsOthers(g, l.lost-l.gained, of, now):
 		h.all, h.of = true, of
 		s.due.held.tables = with(s.due.held.tables, t)
@@ -198,9 +198,10 @@ func (t *Table) awaitsOthers(g *hold.Guard, lost, of int, now time.Time) bool {
 			return true
 		}
 	}
-	switch e := t.store.emptied(now); {
-	case g.Small == 0:
+	if g.Small == 0 {
 		return false
+	}
+	switch e := t.store.emptied(now); {
 	case t.leads():
 		return t.upstream.held.emptied(now) > 0 && e.may()
 	case clock.Waits():
@@ -218,48 +219,52 @@ func (x *exchange) othersCome(s *Source) time.Time {
 	return x.begun.Add(s.longQuiet())
 }
 
-// emptied is how far the Listeners and the Clusters of a store are gone together.
-type emptied struct {
-	gone [2]int // of Listeners, and of Clusters
-	left [2]int
-}
+// emptied is how far the Listeners and the Clusters of a store are gone together: nothing where these are few.
+type emptied struct{ listeners, clusters leading }
+
+// leading is how many resources of such a type were lost within a short time, and how many there are.
+type leading struct{ lost, left int }
+
+func (l leading) gone() bool { return l.lost > 0 && l.left == 0 }
 
 // fewest is the number of Listeners and Clusters whose loss is worth holding: below it the
 // loss is more likely meant.
 const fewest = 3
 
 // both reports whether all are gone, of both types.
-func (e emptied) both() bool {
-	return e.gone[0] > 0 && e.gone[1] > 0 && e.gone[0]+e.gone[1] >= fewest && e.left == [2]int{}
-}
+func (e emptied) both() bool { return e.listeners.gone() && e.clusters.gone() }
 
 // may reports whether all of one type are gone, and those of the other are there.
 func (e emptied) may() bool {
-	one := e.gone[0] > 0 && e.left[0] == 0 && e.left[1] > 0 || e.gone[1] > 0 && e.left[1] == 0 && e.left[0] > 0
-	return one && e.gone[0]+e.gone[1]+e.left[0]+e.left[1] >= fewest
+	return e.listeners.gone() && e.clusters.left > 0 || e.clusters.gone() && e.listeners.left > 0
 }
 
-// whole reports whether there are, or were, Listeners and Clusters whose loss would be held.
+// whole reports whether there are, or were, resources of both types.
 func (e emptied) whole() bool {
-	l, c := e.gone[0]+e.left[0], e.gone[1]+e.left[1]
-	return l > 0 && c > 0 && l+c >= fewest
+	return e.listeners.lost+e.listeners.left > 0 && e.clusters.lost+e.clusters.left > 0
 }
 
 // emptied counts the Listeners and Clusters that are gone within a short time.
 func (s *Store) emptied(now time.Time) (e emptied) {
+	all := 0
 	for _, t := range s.tables {
 		if !t.leads() || t.guard() == nil {
 			continue
 		}
-		i := 0
+		of := &e.listeners
 		if RankOf(t.typeURL) == RankCluster {
-			i = 1
+			of = &e.clusters
 		}
 		if n := t.upstream.held.emptied(now); n > 0 {
-			e.gone[i] += n
+			of.lost += n
+			all += n
 		} else {
-			e.left[i] += t.released()
+			of.left += t.released()
+			all += t.released()
 		}
+	}
+	if all < fewest {
+		return emptied{}
 	}
 	return e
 }

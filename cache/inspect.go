@@ -137,7 +137,7 @@ func (s *Store) Stats() []TypeStats {
 			TypeURL: key.typeURL, Kind: key.kind.String(),
 			Subscriptions: t.demands.count, Collections: len(t.colls),
 			Resources: t.usage.resources, Bytes: t.usage.bytes, Watchers: t.usage.watchers, Pins: len(t.demands.pins),
-			LeftOut: t.demands.leftOut, WentBack: t.upstream.back.count,
+			LeftOut: t.demands.leftOut, WentBack: t.upstream.back.count(),
 		}
 		switch h := t.upstream.held; {
 		case h.frozen():

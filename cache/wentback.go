@@ -17,21 +17,21 @@ const wentBackFor = time.Hour
 
 // wentBack counts the resources that went back with the present stream, until the observer is told.
 type wentBack struct {
-	count int
 	names map[string]struct{} // nil after the observer was told
-	told  bool                // the observer was told, once a stream
+	told  int                 // how many the observer was told of, once a stream; zero: it was not
 }
+
+func (b *wentBack) count() int { return max(b.told, len(b.names)) }
 
 // noteBack counts a resource whose content goes back, in the first state of a new stream. The caller has not recorded
 // the change yet.
 func (t *Table) noteBack(e *Entry, r *wire.Resource, now time.Time) {
 	x := &t.upstream
-	if e.res == nil || x.back.told || x.begun.IsZero() || now.After(x.begun.Add(t.store.source.longQuiet())) || !t.store.source.Guard.WentBack {
+	if e.res == nil || x.back.told > 0 || x.begun.IsZero() || now.After(x.begun.Add(t.store.source.longQuiet())) || !t.store.source.Guard.WentBack {
 		return
 	}
 	if t.store.changes.past.replaced(pastName{tableKey{t.typeURL, t.kind}, e.key}, r, now) {
 		x.back.names = with(x.back.names, strings.Clone(e.key))
-		x.back.count = len(x.back.names)
 	}
 }
 
@@ -44,9 +44,9 @@ func (u *update) tellBack(s *Store) {
 
 // countBack has tellBack tell of a table in which enough names went back.
 func (u *update) countBack(t *Table) {
-	if x := &t.upstream.back; x.count > 0 && !x.told && x.count >= t.store.source.Guard.AtLeast {
-		x.told, x.names = true, nil
-		u.wentBack += x.count
+	if x := &t.upstream.back; len(x.names) > 0 && len(x.names) >= t.store.source.Guard.AtLeast {
+		x.told, x.names = len(x.names), nil
+		u.wentBack += x.told
 	}
 }
 

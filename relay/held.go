@@ -66,19 +66,13 @@ type lossKey struct {
 // Held implements cache.Observer.
 func (l *losses) Held(h cache.Held) {
 	l.Observer.Held(h)
-	level := slog.LevelDebug
-	first := l.first(lossKey{h.Upstream, h.TypeURL, h.Ended}, time.Now())
+	of := lossKey{h.Upstream, h.TypeURL, h.Ended}
 	if h.Ended == "" {
-		if first {
-			level = slog.LevelWarn
-		}
-		l.log.Log(context.Background(), level, "an upstream removes many resources at once: the relay holds that back from clients",
+		l.log.Log(context.Background(), l.level(of, slog.LevelWarn), "an upstream removes many resources at once: the relay holds that back from clients",
 			"upstream", h.Upstream, "type", h.TypeURL, "removed", h.Lost, "of", h.Of, "until", h.Until)
 		return
 	}
-	if first {
-		level = slog.LevelInfo
-	}
+	level := l.level(of, slog.LevelInfo)
 	if h.Ended == cache.EndedAlone {
 		l.log.Log(context.Background(), level, "an upstream removed all resources of a type, and no other type: clients are told",
 			"upstream", h.Upstream, "type", h.TypeURL, "removed", h.Lost)
@@ -91,13 +85,17 @@ func (l *losses) Held(h cache.Held) {
 // WentBack implements cache.Observer.
 func (l *losses) WentBack(upstream, typeURL string, n int) {
 	l.Observer.WentBack(upstream, typeURL, n)
-	level := slog.LevelDebug
-	if l.first(lossKey{upstream, typeURL, "went back"}, time.Now()) {
-		level = slog.LevelWarn
-	}
-	l.log.Log(context.Background(), level,
+	l.log.Log(context.Background(), l.level(lossKey{upstream, typeURL, "went back"}, slog.LevelWarn),
 		"a new stream of an upstream has older content than clients: the control plane was rolled back, or this replica is behind; clients get it",
 		"upstream", upstream, "type", typeURL, "resources", n)
+}
+
+// level is the level of a line: that of the first like it for a while, and debug for others.
+func (l *losses) level(k lossKey, first slog.Level) slog.Level {
+	if l.first(k, time.Now()) {
+		return first
+	}
+	return slog.LevelDebug
 }
 
 // first reports whether nothing like it was logged for a while.

@@ -666,6 +666,15 @@ func TestGuardCost_SUR3(t *testing.T) {
 	}
 }
 
+// withEndpoints has a client get an assignment beside its clusters and listeners.
+func withEndpoints(b *bed, c *peer) {
+	b.Helper()
+	c.sub(eds, "e")
+	b.demand(0)
+	b.assigns("1", 1, "e")
+	c.collect()
+}
+
 // Where a type has too few resources for the guard, the loss of all Listeners and all Clusters together is held (SUR-3).
 func TestGuardSmall_SUR3(t *testing.T) {
 	const small, settle = time.Minute, time.Second
@@ -757,10 +766,7 @@ func TestGuardSmall_SUR3(t *testing.T) {
 			b.expect(c.collect(), "CDS -b")
 		},
 		"endpoints between them": func(b *bed, c *peer) {
-			c.sub(eds, "e")
-			b.demand(0)
-			b.assigns("1", 1, "e")
-			c.collect()
+			withEndpoints(b, c)
 			b.says(cds, "-a", "-b")
 			b.says(eds, "-e")
 			b.expect(c.collect())
@@ -773,10 +779,7 @@ func TestGuardSmall_SUR3(t *testing.T) {
 			b.holdsBack(0)
 		},
 		"endpoints before them, on a stream that is new": func(b *bed, c *peer) {
-			c.sub(eds, "e")
-			b.demand(0)
-			b.assigns("1", 1, "e")
-			c.collect()
+			withEndpoints(b, c)
 			b.store.Session().Lost(streamOf(0))
 			b.connect(0)
 			b.assigns("2", 0, "e")
@@ -788,10 +791,7 @@ func TestGuardSmall_SUR3(t *testing.T) {
 			b.holdsBack(4)
 		},
 		"endpoints alone, on a stream that is new, wait as long as others may come": func(b *bed, c *peer) {
-			c.sub(eds, "e")
-			b.demand(0)
-			b.assigns("1", 1, "e")
-			c.collect()
+			withEndpoints(b, c)
 			b.store.Session().Lost(streamOf(0))
 			b.connect(0)
 			b.assigns("2", 0, "e")
@@ -818,10 +818,7 @@ func TestGuardSmall_SUR3(t *testing.T) {
 			b.expect(c.collect(), "LDS -l")
 		},
 		"endpoints with them, as long": func(b *bed, c *peer) {
-			c.sub(eds, "e")
-			b.demand(0)
-			b.assigns("1", 1, "e")
-			c.collect()
+			withEndpoints(b, c)
 			b.says(cds, "-a", "-b")
 			b.says(lds, "-l")
 			b.assigns("2", 0, "e")
