@@ -82,7 +82,7 @@ type Server struct {
 	MaxMessageSize   Size     `yaml:"max_message_size"`  // the relay splits responses below it (RES-9)
 	MaxReceiveSize   Size     `yaml:"max_receive_size"`  // largest accepted request (OPS-5)
 	AckWait          Duration `yaml:"ack_wait"`          // wait of a type's next response for the ACK of the last one (ADS-2)
-	RemovalWait      Duration `yaml:"removal_wait"`      // wait of removals of clusters and endpoints (ADS-4)
+	RemovalWait      Duration `yaml:"removal_wait"`      // wait of removals of what others refer to (ADS-4, ADS-5)
 	WarmWait         Duration `yaml:"warm_wait"`         // wait of listeners and routes for endpoints of new clusters (WARM-4)
 	ListHold         Duration `yaml:"list_hold"`         // wait of lists for names of unreachable upstreams (ABS-3)
 	UnreachableAfter Duration `yaml:"unreachable_after"` // wait of clients for an unreachable upstream (ABS-2); 0: for ever

@@ -66,7 +66,7 @@ type Limits struct {
 	MaxMessageSize int // bytes; responses are split below it (RES-9)
 	PerClient      ClientLimits
 	AckWait        time.Duration // how long a type's next response waits for the ACK of the last (ADS-2)
-	RemovalWait    time.Duration // how long removals of clusters and endpoints wait (ADS-4); 0: they do not
+	RemovalWait    time.Duration // how long removals of what others refer to wait (ADS-4, ADS-5)
 	WarmWait       time.Duration // how long listeners and routes wait for new clusters' endpoints (WARM-4); 0: they do not
 	ListHold       time.Duration // how long a list waits for names whose control plane is away (ABS-3)
 	RESTWait       time.Duration // how long a poll is held (REST-1); 0: it is answered at once

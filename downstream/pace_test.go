@@ -129,10 +129,18 @@ func TestRemovalWait_ADS4(t *testing.T) {
 			h.advance(tick)
 			c.wants("Cluster -a", "ClusterLoadAssignment -a")
 		}},
-		{"other removals do not wait", func(h *harness) {
+		{"ADS-5 removals of routes wait too, those of listeners do not", func(h *harness) {
 			c := h.client()
+			h.opaque.set(listenerType, "1", "l")
+			c.subscribe(listenerType, "l")
+			c.wants("Listener +l=1")
 			everything(h, c)
 			h.opaque.unset(routeType, "r")
+			h.opaque.unset(listenerType, "l")
+			c.wants("Listener -l")
+			h.advance(200*time.Millisecond - tick)
+			c.wants()
+			h.advance(tick)
 			c.wants("RouteConfiguration -r")
 		}},
 		{"RES-6 that a name does not exist is told at once", func(h *harness) {

@@ -33,8 +33,9 @@ func TestOrder(t *testing.T) {
 		b.says(lds, "+m@1", "-l")
 		b.says(eds, "+b@1", "-a")
 		b.says(cds, "+b@1", "-a")
-		b.expect(c.collect(), "CDS +b@1", "EDS +b@1", "LDS +m@1 -l", "RDS -r")
-		b.expect(c.collect(), "CDS! -a", "EDS! -a") // when that was acknowledged
+		b.expect(c.collect(), "CDS +b@1", "EDS +b@1", "LDS +m@1 -l")
+		b.expect(c.collect(), "RDS -r") // when that was acknowledged
+		b.expect(c.collect(), "CDS! -a", "EDS! -a")
 	})
 	t.Run("ADS-1 removals that wait for nothing go with the additions", func(t *testing.T) {
 		b, c := ads(t)
@@ -42,6 +43,21 @@ func TestOrder(t *testing.T) {
 		b.expect(c.collect(), "CDS +b@1 -a")
 		b.says(eds, "-a")
 		b.expect(c.collect(), "EDS -a")
+	})
+	t.Run("ADS-6 filter chains go after listeners and before routes", func(t *testing.T) {
+		const fcds = "type.googleapis.com/envoy.config.listener.v3.FilterChain"
+		b := newBed(t, cache.Limits{})
+		c := b.join()
+		c.sub(rds, "r")
+		c.sub(fcds, "f", "g")
+		c.sub(lds, "l")
+		b.connect(0)
+		b.says(rds, "+r@1")
+		b.says(fcds, "+f@1")
+		b.says(lds, "+l@1")
+		b.expect(c.collect(), "LDS +l@1", " +f@1", "RDS +r@1")
+		b.says(fcds, "+g@1")
+		b.expect(c.collect(), " +g@1")
 	})
 	t.Run("ADS-1 other types come last", func(t *testing.T) {
 		b := newBed(t, cache.Limits{})

@@ -21,7 +21,7 @@ func (c *Place) deliver(p *delivery, steps []step, seen uint64) (more bool) {
 }
 
 func (p *delivery) step(w *typeSub, st step) {
-	removable, all := min(p.upTo, w.progress.removable(w.rank.Waits())), false
+	removable, all := min(p.upTo, w.progress.removable(w.removalsWait)), false
 	switch st.what {
 	case sendRenewals:
 		renewer{&p.writer}.all(w)
@@ -41,7 +41,7 @@ func (p *delivery) step(w *typeSub, st step) {
 		all = true
 	case sendRemovals:
 		p.removals(w, removable)
-		all = true
+		all = w.rank.Waits() || !w.removalsDue()
 	case sendLastRemovals:
 		p.writer.removing = true
 		p.removals(w, removable)

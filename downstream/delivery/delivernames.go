@@ -8,7 +8,7 @@ import (
 // the others.
 func (p *delivery) deliverNames(w *typeSub, away bool, upTo uint64) {
 	w.changed.drain(func(n *nameSub) (done bool) {
-		return !p.writer.full && n.takesAway() == away && n.entry.Changed() <= upTo &&
+		return !p.writer.full && n.takesAway() == away && (n.entry.Changed() <= upTo || away && n.goesAtOnce()) &&
 			!(n.heartbeat && p.noHeartbeats) && p.deliverName(n)
 	})
 }

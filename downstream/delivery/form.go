@@ -32,7 +32,7 @@ type Pace struct {
 	// batches of one Collect in each store.
 	Size, Parts int
 
-	// RemovalWait is how long removals of clusters and endpoints wait after the server sent
+	// RemovalWait is how long removals of what others refer to wait after the server sent
 	// them (ADS-4). WarmWait bounds how long listeners and routes wait for the endpoints of new
 	// clusters (WARM-4). ListWait bounds how long later types wait for a list that is not
 	// complete (RES-2), and ListHold how long that waits itself (ABS-3). Zero is no wait.

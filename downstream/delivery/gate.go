@@ -1,6 +1,10 @@
 package delivery
 
-import "time"
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+)
 
 // acceptWait bounds how long a removal waits for the acknowledgements of what came with it
 // (ADS-4).
@@ -9,7 +13,7 @@ const acceptWait = 5 * time.Second
 // openGates lets the removals of one store go whose time has come, once all stores are surveyed.
 func (s *schedule) openGates(c *Place) {
 	for _, w := range c.types {
-		if !w.rank.Waits() {
+		if !w.removalsWait {
 			continue
 		}
 		if !w.found.removing {
@@ -41,7 +45,7 @@ func (s *schedule) openGate(w *typeSub) {
 	if !g.shut {
 		return
 	}
-	if end := g.since.Add(acceptWait); (w.progress.later < g.mark || !s.othersQuiet(w)) && s.now().Before(end) {
+	if end := g.since.Add(acceptWait); (w.awaited() < g.mark || !s.othersQuiet(w)) && s.now().Before(end) {
 		s.later(end)
 		return
 	}
@@ -54,7 +58,7 @@ func (s *schedule) ripen(w *typeSub) {
 	g := w.progress.gate
 	upTo := g.upTo
 	for _, sub := range w.changed.names {
-		if e := sub.entry; !sub.ended && sub.takesAway() && e.Changed() > g.upTo && s.ripe(e.ReceivedAt()) {
+		if e := sub.entry; !sub.ended && sub.takesAway() && !sub.goesAtOnce() && e.Changed() > g.upTo && s.ripe(e.ReceivedAt()) {
 			upTo = max(upTo, e.Changed())
 		}
 	}
@@ -82,13 +86,38 @@ func (s *schedule) ripe(at time.Time) bool {
 	return true
 }
 
-// othersQuiet reports whether the client has everything of later types in other stores, and
+// waitsFor reports whether removals of the type wait until the client has what is new of types of a rank: those
+// of clusters and endpoints wait for all that comes later, and those of other types that resources refer to for all
+// that comes earlier and may refer to them.
+func (w *typeSub) waitsFor(r cache.Rank) bool {
+	if w.rank.Waits() {
+		return r > w.rank
+	}
+	return r < w.rank && r != cache.RankEndpoint
+}
+
+// awaited is up to which change the client was sent everything of the types of this store that removals wait for, and
+// acknowledged it.
+func (w *typeSub) awaited() uint64 {
+	if w.rank.Waits() {
+		return w.progress.later
+	}
+	all := uint64(anyNumber)
+	for _, o := range w.place.types {
+		if w.waitsFor(o.rank) {
+			all = min(all, o.progress.settled)
+		}
+	}
+	return all
+}
+
+// othersQuiet reports whether the client has everything of the types that removals wait for in other stores, and
 // acknowledged it: numbers of different stores do not compare.
 func (s *schedule) othersQuiet(w *typeSub) bool {
 	types := s.types()
 	for i := range types {
 		d := &types[i]
-		if d.rank <= w.rank || d.quiet() {
+		if !w.waitsFor(d.rank) || d.quiet() {
 			continue
 		}
 		here := int16(0)
@@ -105,7 +134,7 @@ func (s *schedule) othersQuiet(w *typeSub) bool {
 // lets reports whether a removal is due that may go.
 func (g *gate) lets(w *typeSub) bool {
 	return w.answers.due(&w.subs, true) || w.subs.collectionErrorDue(g.passed) ||
-		w.changed.has(func(n *nameSub) bool { return n.takesAway() && n.entry.Changed() <= g.passed }) ||
+		w.changed.has(func(n *nameSub) bool { return n.takesAway() && (n.entry.Changed() <= g.passed || n.goesAtOnce()) }) ||
 		w.subs.hasFollower(func(f *follower) bool {
 			e := f.NextRemoval()
 			return (e != nil && e.Changed() <= g.passed) || (f.Behind() && f.Collection().Floor() <= g.passed) ||

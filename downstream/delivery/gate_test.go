@@ -67,6 +67,66 @@ func TestGate_ADS4(t *testing.T) {
 			p.busy[cds] = false
 			after(1, "CDS +x@2 -a")
 		},
+		"ADS-5 the removal of a route waits, then for the listeners' acknowledgement, and clusters go after it": func(p *peer, after func(time.Duration, ...string)) {
+			p.sub(lds, "l")
+			p.sub(rds, "r", "s")
+			p.sub(cds, "a")
+			p.connect(0)
+			p.says(cds, "+a@1")
+			p.says(lds, "+l@1")
+			p.says(rds, "+r@1", "+s@1")
+			after(0, "CDS +a@1", "LDS +l@1", "RDS +r@1 +s@1")
+			p.says(cds, "-a")
+			p.says(rds, "-r")
+			after(0)
+			p.says(lds, "+l@2")
+			after(0, "LDS +l@2")
+			p.busy[lds] = true
+			after(time.Second)
+			p.says(rds, "+s@2")
+			after(0, "RDS +s@2")
+			p.busy[lds] = false
+			after(0, "RDS -r")
+			after(0, "CDS -a")
+		},
+		"ADS-5 the removal of a secret waits for clusters, endpoints wait for nothing of it": func(p *peer, after func(time.Duration, ...string)) {
+			p.sub(cds, "a")
+			p.sub(eds, "a")
+			p.sub(secretType, "s")
+			p.connect(0)
+			p.says(cds, "+a@1")
+			p.says(eds, "+a@1")
+			p.says(secretType, "+s@1")
+			after(0, "CDS +a@1", "EDS +a@1", " +s@1")
+			p.says(secretType, "-s")
+			p.says(cds, "+a@2")
+			after(0, "CDS +a@2")
+			p.busy[eds] = true
+			after(time.Second - 1)
+			after(1, " -s")
+		},
+		"ADS-5 the first answer that a route does not exist waits for nothing": func(p *peer, after func(time.Duration, ...string)) {
+			p.sub(rds, "r")
+			p.connect(0)
+			p.says(rds, "-r")
+			after(0, "RDS -r")
+		},
+		"ADS-5 a route whose ttl ends, and one that becomes one to which the client has no access, do not wait": func(p *peer, after func(time.Duration, ...string)) {
+			p.sub(rds, "r", "s", "t")
+			p.connect(0)
+			p.says(rds, "+r@1~2s", "+s@1", "+t@1")
+			after(0, "RDS +r@1 +s@1 +t@1")
+			after(2*time.Second - 1)
+			p.says(rds, "-t")
+			<-time.After(1)
+			p.store.Session().Settle(time.Now())
+			after(0, "RDS -r")
+			p.s.JudgedBy(denying{names: map[string]bool{"s": true}, off: everyUse}, true)
+			p.says(rds, "+s@2")
+			after(0, "RDS -s")
+			after(time.Second - 2)
+			after(1, "RDS -t")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -96,6 +96,7 @@ func (n *nameSub) removed(notice *cache.Notice) {
 		n.retained = notice.Retained
 	}
 	n.absenceDue = n.absenceDue || !n.entry.Open() || (notice.Again && n.dirty)
+	n.expired = notice.Expired
 	if !notice.Expired || !n.dropsByItself(notice.Content) {
 		n.push()
 	}

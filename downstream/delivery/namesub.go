@@ -50,6 +50,12 @@ func (n *nameSub) repeat() {
 // the first word that there is nothing (RES-6).
 func (n *nameSub) takesAway() bool { return n.holds && !n.exists() && !n.stays() }
 
+// goesAtOnce reports whether a removal waits for nothing: access was withdrawn, or a ttl ran out. Clusters and
+// endpoints wait all the same (ADS-5).
+func (n *nameSub) goesAtOnce() bool {
+	return !n.typeSub.rank.Waits() && (n.expired || n.denied())
+}
+
 // stays reports whether the client keeps what it may hold, from the stream before or by "*":
 // the server only sent an error for the name, and the error leaves open what became of it
 // (ERR-1).

@@ -111,8 +111,9 @@ func (c *Place) subscribeType(typeURL string) *typeSub {
 	}
 	w := &typeSub{
 		place: c, typeURL: typeURL, rank: cache.RankOf(typeURL),
-		list: listState{full: c.form.State && c.store.FullState(typeURL), begun: c.store.Now()},
-		bell: cache.NewTypeBell(&c.bell),
+		removalsWait: cache.RankOf(typeURL).Waits() || !c.form.State && referred[typeURL],
+		list:         listState{full: c.form.State && c.store.FullState(typeURL), begun: c.store.Now()},
+		bell:         cache.NewTypeBell(&c.bell),
 	}
 	at, _ := slices.BinarySearchFunc(c.types, w, func(a, b *typeSub) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.typeURL, b.typeURL))

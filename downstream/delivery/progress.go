@@ -42,7 +42,8 @@ func (l *listState) sent() { l.listed, l.relist, l.presented = true, false, "" }
 
 // A gate keeps removals of clusters and endpoints back, so that what came with them goes first
 // (ADS-1, ADS-4): until their time is over, and then until everything of later types that had
-// come by that time was sent and acknowledged.
+// come by that time was sent and acknowledged. The same holds for removals of other types that
+// resources refer to, and earlier types (ADS-5).
 type gate struct {
 	upTo   uint64 // removals up to this number have waited for their time
 	passed uint64 // removals up to this number may go

@@ -65,7 +65,7 @@ func (p *delivery) memberRemovals(w *typeSub, f *follower, upTo uint64) {
 		w.answers.drop(e.Key())
 		f.AdvanceRemovals(e)
 	}
-	if f.heldDue() && f.Level() && w.progress.heldMayGo(w.rank.Waits()) {
+	if f.heldDue() && f.Level() && w.progress.heldMayGo(w.removalsWait) {
 		for _, key := range f.held.sorted() {
 			if p.lacksHeld(f, key) && !p.writer.remove(f.name.ofKey(key)) {
 				return

@@ -62,10 +62,11 @@ type Place struct {
 
 // typeSub is a client's subscription to one type in one store. Guarded like Place.
 type typeSub struct {
-	place   *Place
-	typeURL string
-	rank    cache.Rank
-	bell    cache.TypeBell
+	place        *Place
+	typeURL      string
+	rank         cache.Rank
+	removalsWait bool // its removals wait for what refers to it (ADS-4, ADS-5)
+	bell         cache.TypeBell
 
 	subs     subscribed
 	changed  nameQueue
@@ -129,6 +130,7 @@ type nameSub struct {
 	missedHeartbeat bool // heartbeat, and the client was not told of the one before either
 	holds           bool // the client may have the resource
 	absenceDue      bool // the resource does not exist, and the client does not know
+	expired         bool // its ttl ended; counts while a removal is due
 	withheld        bool // the content is restored, and the client presented something else (SUR-1)
 	ended           bool
 	toldAbsent      bool // the client was told last that the resource does not exist; kept with a screen only

@@ -138,6 +138,25 @@ func TestSUB11Strays(t *testing.T) {
 			b.strays(0, "EDS +e1")
 		})
 	})
+	t.Run("SUB-11 ADS-6 a route that a changed filter chain does not name any more is let go", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const fcds = "type.googleapis.com/envoy.config.listener.v3.FilterChain"
+			b := newStateBed(t)
+			c := b.join()
+			c.sub(fcds, "f")
+			c.sub(rds, "r")
+			b.connect(0)
+			naming := func(route string) proto.Message {
+				return &listenerv3.FilterChain{Name: "f", Filters: []*listenerv3.Filter{{Name: route}}}
+			}
+			b.holds(fcds, "1", naming("r"))
+			b.state(rds, "1", "+r@1")
+			c.unsub(rds, "r")
+			b.strays(0)
+			b.holds(fcds, "2", naming("other"))
+			b.strays(1, "RDS -r")
+		})
+	})
 	t.Run("SUB-11 RES-8 what waits in the LRU goes with the cluster", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, c := begin(t, edsCluster("c", "e1"), edsCluster("d", ""))

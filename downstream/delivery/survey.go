@@ -44,7 +44,7 @@ func (s *schedule) survey(c *Place) {
 				d.since = w.list.begun
 			}
 		}
-		d.removes = d.removes || (removes && !w.rank.Waits())
+		d.removes = d.removes || (removes && !w.removalsWait)
 	}
 }
 
