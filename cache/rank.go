@@ -9,6 +9,7 @@ const (
 	RankCluster Rank = iota
 	RankEndpoint
 	RankListener
+	RankFilterChain
 	RankRoute // and scoped routes
 	RankVirtualHost
 	RankOther
@@ -19,6 +20,7 @@ var ranks = map[string]Rank{
 	"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment": RankEndpoint,
 	"type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint":            RankEndpoint,
 	"type.googleapis.com/envoy.config.listener.v3.Listener":              RankListener,
+	"type.googleapis.com/envoy.config.listener.v3.FilterChain":           RankFilterChain,
 	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration": RankRoute,
 	"type.googleapis.com/envoy.config.route.v3.RouteConfiguration":       RankRoute,
 	"type.googleapis.com/envoy.config.route.v3.VirtualHost":              RankVirtualHost,

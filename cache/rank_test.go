@@ -9,6 +9,7 @@ func TestRanks_ADS1(t *testing.T) {
 		waits, follows bool
 	}{
 		{RankCluster, true, false}, {RankEndpoint, true, false}, {RankListener, false, true},
+		{RankFilterChain, false, true},
 		{RankRoute, false, true}, {RankVirtualHost, false, true}, {RankOther, false, false},
 	} {
 		if tc.rank.Waits() != tc.waits || tc.rank.FollowsClusters() != tc.follows {

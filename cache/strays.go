@@ -9,7 +9,8 @@ import (
 
 // leads are the types that resources of a type refer to by name.
 var leads = map[string][]string{
-	"type.googleapis.com/envoy.config.listener.v3.Listener":              {routesType, clustersType, secretsType},
+	"type.googleapis.com/envoy.config.listener.v3.Listener": {filterChainsType, routesType, clustersType, secretsType},
+	filterChainsType: {routesType, clustersType, secretsType},
 	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration": {routesType},
 	routesType:   {clustersType},
 	clustersType: {EndpointType, clustersType, secretsType},
@@ -17,10 +18,11 @@ var leads = map[string][]string{
 
 const (
 	// EndpointType is the type of the endpoints of a cluster.
-	EndpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-	routesType   = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-	clustersType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	secretsType  = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+	EndpointType     = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	filterChainsType = "type.googleapis.com/envoy.config.listener.v3.FilterChain"
+	routesType       = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	clustersType     = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	secretsType      = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 )
 
 // leadsTo are the tables with names that the server is asked for, and that resources of this

@@ -2,9 +2,11 @@ package integration
 
 import (
 	"context"
+	"maps"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
@@ -16,6 +18,7 @@ import (
 
 const (
 	serviceEntryType = "networking.istio.io/v1alpha3/ServiceEntry"
+	filterChainType  = "type.googleapis.com/envoy.config.listener.v3.FilterChain"
 	mcpType          = "type.googleapis.com/istio.mcp.v1alpha1.Resource"
 )
 
@@ -25,14 +28,38 @@ func mcpResource(name string) *anypb.Any {
 	return &anypb.Any{TypeUrl: mcpType, Value: protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), metadata)}
 }
 
-// The resources of a type that nobody knows may all be of another one: direct and through the relay, in each form to and
-// from it, a client gets them as they are.
+// The resources of a type that nobody knows may all be of another one.
 func TestOtherPayloadType_ACK6_VAR8(t *testing.T) {
+	testPasses(t, serviceEntryType, "*", mcpResource)
+}
+
+// The name of a filter chain is not in the first field of the payload, as that of other resources is.
+func TestFilterChains_ADS6(t *testing.T) {
+	testPasses(t, filterChainType, "", func(name string) *anypb.Any {
+		chain, err := anypb.New(&listenerv3.FilterChain{Name: name, FilterChainMatch: &listenerv3.FilterChainMatch{ServerNames: []string{"x"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return chain
+	})
+}
+
+// testPasses checks that a client gets two resources as they are: direct and through the relay, in each form to and from
+// it. An incremental client subscribes to the names if glob is empty.
+func testPasses(t *testing.T, typeURL, glob string, resource func(name string) *anypb.Any) {
+	names := []string{"shop/a", "shop/b"}
+	subscribed := names
+	if glob != "" {
+		subscribed = []string{glob}
+	}
 	p := newPlane(t)
-	p.Apply(plane.Change{Set: []plane.Resource{
-		{Name: "shop/a", TypeURL: serviceEntryType, Payload: mcpResource("shop/a")},
-		{Name: "shop/b", TypeURL: serviceEntryType, Payload: mcpResource("shop/b")},
-	}})
+	want := make(map[string]bool)
+	for _, name := range names {
+		payload := resource(name)
+		want[string(payload.GetValue())] = true
+		p.Apply(plane.Change{Set: []plane.Resource{{Name: name, TypeURL: typeURL, Payload: payload}}})
+	}
+	payloadType := resource("").GetTypeUrl()
 	servers := map[string]string{"direct": p.addr}
 	for _, up := range []config.APIType{config.AggregatedDeltaGRPC, config.AggregatedGRPC} {
 		servers[string(up)] = startRelay(t, func(c *config.Config) { c.Upstreams[0].APIType = up }, p.addr).addr
@@ -49,13 +76,17 @@ func TestOtherPayloadType_ACK6_VAR8(t *testing.T) {
 			ads := discovery.NewAggregatedDiscoveryServiceClient(conn)
 			check := func(form string, all []*anypb.Any, err error) {
 				t.Helper()
-				if err != nil || len(all) != 2 || all[0].GetTypeUrl() != mcpType || len(all[0].GetValue()) == 0 {
+				got := make(map[string]bool)
+				for _, packed := range all {
+					got[string(packed.GetValue())] = packed.GetTypeUrl() == payloadType
+				}
+				if err != nil || !maps.Equal(got, want) {
 					t.Errorf("%s: %v, %v", form, all, err)
 				}
 			}
 			delta, err := ads.DeltaAggregatedResources(ctx)
 			if err == nil {
-				err = delta.Send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "d"}, TypeUrl: serviceEntryType, ResourceNamesSubscribe: []string{"*"}})
+				err = delta.Send(&discovery.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "d"}, TypeUrl: typeURL, ResourceNamesSubscribe: subscribed})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -68,7 +99,7 @@ func TestOtherPayloadType_ACK6_VAR8(t *testing.T) {
 			check("incremental", all, err)
 			state, err := ads.StreamAggregatedResources(ctx)
 			if err == nil {
-				err = state.Send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: "s"}, TypeUrl: serviceEntryType, ResourceNames: []string{"shop/a", "shop/b"}})
+				err = state.Send(&discovery.DiscoveryRequest{Node: &corev3.Node{Id: "s"}, TypeUrl: typeURL, ResourceNames: names})
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ const typePrefix = "type.googleapis.com/"
 // services by, in the order of the documents, and the messages of the v2 API, "" if it had none.
 var types = [...]struct{ short, url, v2 string }{
 	{"lds", typePrefix + "envoy.config.listener.v3.Listener", "envoy.api.v2.Listener"},
+	{"fcds", typePrefix + "envoy.config.listener.v3.FilterChain", ""},
 	{"rds", typePrefix + "envoy.config.route.v3.RouteConfiguration", "envoy.api.v2.RouteConfiguration"},
 	{"srds", typePrefix + "envoy.config.route.v3.ScopedRouteConfiguration", "envoy.api.v2.ScopedRouteConfiguration"},
 	{"vhds", typePrefix + "envoy.config.route.v3.VirtualHost", "envoy.api.v2.route.VirtualHost"},

@@ -15,6 +15,7 @@ func TestTypeURL(t *testing.T) {
 		"lds": resource.ListenerType, "rds": resource.RouteType, "srds": resource.ScopedRouteType,
 		"vhds": resource.VirtualHostType, "cds": resource.ClusterType, "eds": resource.EndpointType,
 		"sds": resource.SecretType, "rtds": resource.RuntimeType, "ecds": resource.ExtensionConfigType,
+		"fcds": "type.googleapis.com/envoy.config.listener.v3.FilterChain",
 	}
 	names := keyer.ShortNames()
 	if len(names) != len(want) {
@@ -58,7 +59,7 @@ func TestKnownType_ACC2(t *testing.T) {
 		forms := []string{url, message, "/" + message, "x.org/y/" + message, url + "Collection"}
 		if old := keyer.V2TypeURL(url); old != "" {
 			forms = append(forms, old, old+"Collection", "x/"+strings.TrimPrefix(old, "type.googleapis.com/"))
-		} else if short != "ecds" {
+		} else if short != "ecds" && short != "fcds" {
 			t.Errorf("%s has no form of v2", short)
 		}
 		for _, form := range forms {

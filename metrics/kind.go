@@ -10,6 +10,7 @@ const (
 	cds kind = iota
 	eds
 	lds
+	fcds
 	rds
 	srds
 	vhds
@@ -22,7 +23,7 @@ const (
 
 // shortNames are the label's values.
 var shortNames = [kinds]string{
-	cds: "cds", eds: "eds", lds: "lds", rds: "rds", srds: "srds", vhds: "vhds",
+	cds: "cds", eds: "eds", lds: "lds", fcds: "fcds", rds: "rds", srds: "srds", vhds: "vhds",
 	sds: "sds", rtds: "rtds", ecds: "ecds", other: "other",
 }
 
@@ -32,6 +33,7 @@ var kindsByURL = map[string]kind{
 	"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment":   eds,
 	"type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint":              eds,
 	"type.googleapis.com/envoy.config.listener.v3.Listener":                lds,
+	"type.googleapis.com/envoy.config.listener.v3.FilterChain":             fcds,
 	"type.googleapis.com/envoy.config.route.v3.RouteConfiguration":         rds,
 	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration":   srds,
 	"type.googleapis.com/envoy.config.route.v3.VirtualHost":                vhds,

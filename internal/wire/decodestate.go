@@ -14,8 +14,10 @@ const fieldStateErrors protowire.Number = 7
 const (
 	// fieldAnyValue is that of google.protobuf.Any.
 	fieldAnyValue protowire.Number = 2
-	// fieldPayloadName is where the resource types that have a name have it (named).
-	fieldPayloadName protowire.Number = 1
+	// fieldPayloadName is where most resource types have their name (nameField), and fieldFilterChainName where
+	// filter chains have it.
+	fieldPayloadName     protowire.Number = 1
+	fieldFilterChainName protowire.Number = 7
 	// fieldPayloadMetadata is where mcpResourceTypeURL has a message with the name.
 	fieldPayloadMetadata protowire.Number = 1
 )
@@ -157,6 +159,7 @@ func (c *cutter) openAny(b []byte) (value []byte, err error) {
 // empty where the payload says none, and where this build does not know the type: no name
 // is guessed (NAME-9).
 func (c *cutter) payloadName(b []byte) (name []byte, err error) {
+	number := nameField(c.anyTypeURL)
 	switch {
 	case len(c.anyTypeURL) == 0:
 		return nil, errNoType
@@ -166,10 +169,11 @@ func (c *cutter) payloadName(b []byte) (name []byte, err error) {
 		if b, err = lastField(b, fieldPayloadMetadata); err != nil {
 			return nil, err
 		}
-	case !named(c.anyTypeURL):
+		number = fieldPayloadName
+	case number == 0:
 		return nil, nil
 	}
-	if name, err = lastField(b, fieldPayloadName); err != nil {
+	if name, err = lastField(b, number); err != nil {
 		return nil, err
 	}
 	return name, checkString("name", name)

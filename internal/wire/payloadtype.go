@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // RedirectTypeURL is the type of a redirect, which may stand in for a resource of any
@@ -29,11 +31,12 @@ func MayHold(responseType, payloadType string) bool {
 // metadata with the name.
 const mcpResourceTypeURL = "type.googleapis.com/istio.mcp.v1alpha1.Resource"
 
-// named reports whether payloads of a type are known to have their name in field 1. Of
-// other types nothing is known of that field: Istio's NameTable has a map of hosts there
-// (NAME-9).
-func named(typeURL []byte) bool {
+// nameField is the field in which payloads of a type have their name. It is 0 for types that this build does not
+// know: Istio's NameTable has a map of hosts in field 1 (NAME-9).
+func nameField(typeURL []byte) protowire.Number {
 	switch string(typeURL) {
+	case "type.googleapis.com/envoy.config.listener.v3.FilterChain":
+		return fieldFilterChainName
 	case "type.googleapis.com/envoy.config.listener.v3.Listener",
 		"type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
 		"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration",
@@ -51,9 +54,9 @@ func named(typeURL []byte) bool {
 		"type.googleapis.com/envoy.api.v2.ClusterLoadAssignment",
 		"type.googleapis.com/envoy.api.v2.auth.Secret",
 		"type.googleapis.com/envoy.service.discovery.v2.Runtime":
-		return true
+		return fieldPayloadName
 	}
-	return false
+	return 0
 }
 
 // unnamed reports whether payloads of a type have no name in field 1: those of list

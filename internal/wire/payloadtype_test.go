@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 )
@@ -121,6 +122,8 @@ func TestStateResponse_NAME9(t *testing.T) {
 		{"NAME-9 one that has its name in resource_name", "x",
 			anyOf(t, &discoveryv3.Resource{ResourceName: &discoveryv3.ResourceName{Name: "x"}, Resource: table})},
 		{"NAME-9 a known type without a name", "", anyOf(t, &clusterv3.Cluster{AltStatName: "x"})},
+		{"ADS-6 a filter chain, whose first field is what it matches", "x",
+			anyOf(t, &listenerv3.FilterChain{Name: "x", FilterChainMatch: &listenerv3.FilterChainMatch{ServerNames: []string{"y"}}})},
 		{"NAME-9 a heartbeat", "", anyOf(t, &discoveryv3.Resource{Version: "1", Ttl: durationpb.New(time.Second)})},
 		{"NAME-9 a known type of v2", "x", &anypb.Any{TypeUrl: clusterTypeURLv2, Value: []byte("\x0a\x01x")}},
 	} {

@@ -8,6 +8,7 @@ func knownTypeURL(b []byte) string {
 		endpoint        = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 		lbEndpoint      = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint"
 		listener        = "type.googleapis.com/envoy.config.listener.v3.Listener"
+		filterChain     = "type.googleapis.com/envoy.config.listener.v3.FilterChain"
 		route           = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 		scopedRoute     = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"
 		virtualHost     = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
@@ -24,6 +25,8 @@ func knownTypeURL(b []byte) string {
 		return lbEndpoint
 	case listener:
 		return listener
+	case filterChain:
+		return filterChain
 	case route:
 		return route
 	case scopedRoute:
