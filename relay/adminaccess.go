@@ -13,6 +13,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // adminAccess has who may ask the admin port (ACC-7). The zero value lets everybody in who reaches it.
@@ -101,13 +102,13 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 			a.relay.door.AdminRefused(req, "", door.NoToken)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="xdsrelay"`)
 			if len(req.Header.Values("Authorization")) > 0 {
-				refuse(w, http.StatusUnauthorized, errUnknown)
+				admin.Refuse(w, http.StatusUnauthorized, errUnknown)
 				return
 			}
-			refuse(w, http.StatusUnauthorized, errNoToken)
+			admin.Refuse(w, http.StatusUnauthorized, errNoToken)
 		case !looks && !operator.Act:
 			a.relay.door.AdminRefused(req, operator.Name, door.ReadOnly)
-			refuse(w, http.StatusForbidden, errReadOnly)
+			admin.Refuse(w, http.StatusForbidden, errReadOnly)
 		default:
 			next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), operatorKey{}, operator.Name)))
 		}

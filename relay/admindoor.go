@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/internal/door"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // door lets requests to the admin port through that name one of its own hosts (ACC-7).
@@ -15,10 +16,10 @@ import (
 func (a adminPort) door(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		admin := &a.relay.now.Load().config.Admin
-		if host := hostOf(req.Host); !ownHost(host, admin.Listen, admin.Hosts) {
+		own := &a.relay.now.Load().config.Admin
+		if host := hostOf(req.Host); !ownHost(host, own.Listen, own.Hosts) {
 			a.relay.door.AdminRefused(req, "", door.ForeignHost)
-			text(w, http.StatusMisdirectedRequest, "the admin port does not answer by this host name: add it to admin.hosts, or ask by address\n")
+			admin.Text(w, http.StatusMisdirectedRequest, "the admin port does not answer by this host name: add it to admin.hosts, or ask by address\n")
 			return
 		}
 		next.ServeHTTP(w, req)

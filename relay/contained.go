@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -38,7 +39,7 @@ func (r *Relay) unknown(server any, g grpc.ServerStream) (err error) {
 // containing keeps a panic in a page of the admin port to its request.
 func (a adminPort) containing(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		defer a.relay.panics.Catch(contain.Admin, func(e *contain.Error) { text(w, http.StatusInternalServerError, e.Error()+"\n") })
+		defer a.relay.panics.Catch(contain.Admin, func(e *contain.Error) { admin.Text(w, http.StatusInternalServerError, e.Error()+"\n") })
 		pages.ServeHTTP(w, req)
 	})
 }

@@ -1,7 +1,7 @@
 package relay
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,62 +15,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
-
-// Command is what an operator asks a relay to do, in JSON (POST /hold, /release and /rollback). What is
-// left out selects everything.
-type Command struct {
-	Upstream string   `json:"upstream,omitempty"`
-	Scope    *string  `json:"scope,omitempty"` // "": the scope of xdstp names
-	Types    []string `json:"types,omitempty"` // short names or type URLs
-	For      string   `json:"for,omitempty"`   // of hold: a duration; "": until it is released
-	Guard    bool     `json:"guard,omitempty"` // of release: only what the guard holds
-	// Future says that the upstream, scope or types may come later. Without it a command that is
-	// about nothing that there is, is a typing mistake.
-	Future bool `json:"future,omitempty"`
-
-	// Of rollback: the number of a generation, if one scope is selected, or a time.
-	Generation *uint64   `json:"generation,omitempty"`
-	At         time.Time `json:"at,omitzero"`
-}
-
-// Done is what became of a command.
-type Done struct {
-	Scopes   []DoneScope `json:"scopes"`             // those that there are, and that it was about
-	Nothing  bool        `json:"nothing,omitempty"`  // of release: nothing was held
-	Warnings []string    `json:"warnings,omitempty"` // what the operator should know
-}
-
-// DoneScope is what a command did in one scope.
-type DoneScope struct {
-	Upstream string `json:"upstream"`
-	Scope    string `json:"scope"`
-	Released int    `json:"released,omitempty"` // names of which clients are told what was held
-	// Of rollback.
-	Generation uint64 `json:"generation,omitempty"` // that clients have now
-	Changed    int    `json:"changed,omitempty"`    // names that changed for that
-	Error      string `json:"error,omitempty"`      // why it was not done in this scope
-}
-
-// Totals adds up what a command did in all scopes, and in how many it was not done.
-func (d *Done) Totals() (released, changed, failed int) {
-	for _, s := range d.Scopes {
-		released, changed = released+s.Released, changed+s.Changed
-		if s.Error != "" {
-			failed++
-		}
-	}
-	return released, changed, failed
-}
-
-// commandError is that a command is wrong.
-type commandError struct{ reason string }
-
-func (e *commandError) Error() string { return e.reason }
-
-func wrong(format string, args ...any) error {
-	return &commandError{fmt.Sprintf(format, args...)}
-}
 
 // operator carries out what operators ask for. Its methods may be called from any goroutine.
 type operator struct {
@@ -78,12 +24,12 @@ type operator struct {
 	orders *orders
 }
 
-func (a adminPort) operator() operator { return operator{a.relay.hub, &a.relay.orders} }
+func (r *Relay) operator() operator { return operator{r.hub, &r.orders} }
 
 // selectors are the selectors of a command: one for each type. The error says what is wrong.
-func (o operator) selectors(c *Command) (hold.Selectors, error) {
+func (o operator) selectors(c *admin.Command) (hold.Selectors, error) {
 	if c.Upstream != "" && !c.Future && !slices.ContainsFunc(o.hub.all(), func(s *session) bool { return s.key.plane == c.Upstream }) && o.hub.present()[c.Upstream] == nil {
-		return nil, wrong("there is no upstream %q", c.Upstream)
+		return nil, admin.Wrong("there is no upstream %q", c.Upstream)
 	}
 	one := hold.Selector{Upstream: c.Upstream, Scope: c.Scope}
 	if len(c.Types) == 0 {
@@ -97,9 +43,9 @@ func (o operator) selectors(c *Command) (hold.Selectors, error) {
 		}
 		switch {
 		case !short && !strings.Contains(name, "/"):
-			return nil, wrong("%q is no type: expected a short name like cds, or a type URL", name)
+			return nil, admin.Wrong("%q is no type: expected a short name like cds, or a type URL", name)
 		case payload.Secret(typeURL):
-			return nil, wrong("secrets cannot be held: one that is revoked must go")
+			return nil, admin.Wrong("secrets cannot be held: one that is revoked must go")
 		}
 		all[i] = one
 		all[i].Type = typeURL
@@ -109,19 +55,19 @@ func (o operator) selectors(c *Command) (hold.Selectors, error) {
 
 // present says whether there is what selectors name: scopes, and types, that no order in force is
 // about and no session has, are typing mistakes. The scope of xdstp names can always come.
-func (o operator) present(c *Command, selectors hold.Selectors) error {
+func (o operator) present(c *admin.Command, selectors hold.Selectors) error {
 	if c.Future {
 		return nil
 	}
 	if c.Scope != nil && *c.Scope != xdstpScope {
 		ordered := func(x hold.Order) bool { return x.Scope != nil && *x.Scope == *c.Scope }
 		if len(o.selected(selectors)) == 0 && !slices.ContainsFunc(o.orders.now(), ordered) {
-			return wrong("there is no scope %q now: /scopes lists them; with future (--future) the order waits for one", *c.Scope)
+			return admin.Wrong("there is no scope %q now: /scopes lists them; with future (--future) the order waits for one", *c.Scope)
 		}
 	}
 	for i := range selectors {
 		if url := selectors[i].Type; url != "" && !o.knows(url) {
-			return wrong("nobody knows the type %q: with future (--future) the order waits for it", url)
+			return admin.Wrong("nobody knows the type %q: with future (--future) the order waits for it", url)
 		}
 	}
 	return nil
@@ -138,17 +84,17 @@ func (o operator) knows(typeURL string) bool {
 		})
 }
 
-// hold freezes what a command selects.
-func (o operator) hold(c *Command) (*Done, error) {
+// Hold freezes what a command selects.
+func (o operator) Hold(c *admin.Command) (*admin.Done, error) {
 	if c.Guard || c.Generation != nil || !c.At.IsZero() {
-		return nil, wrong("guard is for release only, and generation and at are for rollback")
+		return nil, admin.Wrong("guard is for release only, and generation and at are for rollback")
 	}
 	now := time.Now()
 	f := hold.Freeze{Since: now}
 	if c.For != "" {
 		d, err := time.ParseDuration(c.For)
 		if err != nil || d <= 0 {
-			return nil, wrong("for: expected a duration above zero, like 30m")
+			return nil, admin.Wrong("for: expected a duration above zero, like 30m")
 		}
 		f.Until = now.Add(d)
 	}
@@ -165,19 +111,19 @@ func (o operator) hold(c *Command) (*Done, error) {
 	for _, s := range selectors {
 		all = all.With(hold.Order{Selector: s, Freeze: f, Frozen: true}, now)
 	}
-	done := &Done{Warnings: o.order(all)}
+	done := &admin.Done{Warnings: o.order(all)}
 	for _, s := range o.selected(selectors) {
 		s.store.Operator().Freeze(o.orders.of(s.key), nil)
-		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope})
+		done.Scopes = append(done.Scopes, admin.DoneScope{Upstream: s.key.plane, Scope: s.key.scope})
 	}
 	o.hub.snapshots.soon()
 	return done, nil
 }
 
-// free releases what a command selects: what operators hold, and what the guard holds.
-func (o operator) free(c *Command) (*Done, error) {
+// Release releases what a command selects: what operators hold, and what the guard holds.
+func (o operator) Release(c *admin.Command) (*admin.Done, error) {
 	if c.For != "" || c.Generation != nil || !c.At.IsZero() {
-		return nil, wrong("for is for hold only, and generation and at are for rollback")
+		return nil, admin.Wrong("for is for hold only, and generation and at are for rollback")
 	}
 	selectors, err := o.selectors(c)
 	if err != nil {
@@ -188,7 +134,7 @@ func (o operator) free(c *Command) (*Done, error) {
 	if err := o.present(c, selectors); err != nil {
 		return nil, err
 	}
-	done, all := new(Done), o.orders.now()
+	done, all := new(admin.Done), o.orders.now()
 	done.Nothing = c.Guard || len(all) == 0
 	if !c.Guard && len(all) > 0 {
 		for _, s := range selectors {
@@ -201,7 +147,7 @@ func (o operator) free(c *Command) (*Done, error) {
 		s.store.Operator().Freeze(o.orders.of(s.key), selectors.Table)
 		released := before - countHeld(s.store)
 		done.Nothing = done.Nothing && released == 0
-		done.Scopes = append(done.Scopes, DoneScope{Upstream: s.key.plane, Scope: s.key.scope, Released: released})
+		done.Scopes = append(done.Scopes, admin.DoneScope{Upstream: s.key.plane, Scope: s.key.scope, Released: released})
 	}
 	o.hub.snapshots.soon()
 	return done, nil
@@ -240,51 +186,9 @@ func countHeld(s *cache.Store) (n int) {
 	return n
 }
 
-// HeldPage is /held.
-type HeldPage struct {
-	Orders []OrderView `json:"orders"` // of operators
-	Held   []HeldView  `json:"held"`
-}
-
-// OrderView is an order of an operator that is in force. What is empty is about everything.
-type OrderView struct {
-	Upstream  string    `json:"upstream,omitempty"`
-	Scope     *string   `json:"scope,omitempty"`
-	TypeURL   string    `json:"type_url,omitempty"`
-	Held      bool      `json:"held"` // false: an exception from an order before it
-	Since     time.Time `json:"since,omitzero"`
-	Until     time.Time `json:"until,omitzero"`
-	Endpoints bool      `json:"endpoints_flow,omitempty"` // all but endpoints
-}
-
-// HeldView is what is held of one type in one scope.
-type HeldView struct {
-	Upstream string     `json:"upstream"`
-	Scope    string     `json:"scope"`
-	TypeURL  string     `json:"type_url"`
-	Kind     string     `json:"kind"`
-	Why      string     `json:"why"` // guard or operator
-	Since    time.Time  `json:"since"`
-	Until    time.Time  `json:"until,omitzero"` // absent: until an operator releases it
-	Removed  int        `json:"removed"`        // names that clients would lose
-	Changed  int        `json:"changed"`        // names that would change, or come
-	Names    []HeldName `json:"names,omitempty"`
-	More     int        `json:"more,omitempty"` // names that are not listed
-}
-
-// HeldName is a name of which clients have something else than the control plane sent last.
-type HeldName struct {
-	Name            string          `json:"name"`
-	ReleasedVersion string          `json:"released_version,omitempty"`
-	ReceivedVersion string          `json:"received_version,omitempty"`
-	Released        json.RawMessage `json:"released,omitempty"` // absent: clients have none
-	Received        json.RawMessage `json:"received,omitempty"` // absent: the control plane has none
-	Error           string          `json:"error,omitempty"`    // with which the control plane removed it
-}
-
 // heldPage shows what is held of what selectors are about.
-func (o operator) heldPage(selectors hold.Selectors, now time.Time) *HeldPage {
-	page := &HeldPage{Orders: []OrderView{}, Held: []HeldView{}}
+func (o operator) heldPage(selectors hold.Selectors, now time.Time) *admin.HeldPage {
+	page := &admin.HeldPage{Orders: []admin.OrderView{}, Held: []admin.HeldView{}}
 	for _, x := range o.orders.now() {
 		if !x.Frozen || x.On(now) {
 			page.Orders = append(page.Orders, viewOrder(&x))
@@ -300,14 +204,14 @@ func (o operator) heldPage(selectors hold.Selectors, now time.Time) *HeldPage {
 	return page
 }
 
-func viewOrder(x *hold.Order) OrderView {
-	return OrderView{
+func viewOrder(x *hold.Order) admin.OrderView {
+	return admin.OrderView{
 		Upstream: x.Upstream, Scope: x.Scope, TypeURL: x.Type, Held: x.Frozen, Since: x.Since, Until: x.Until, Endpoints: x.Flows,
 	}
 }
 
-func (s *session) viewHeld(x *cache.HeldType) HeldView {
-	v := HeldView{
+func (s *session) viewHeld(x *cache.HeldType) admin.HeldView {
+	v := admin.HeldView{
 		Upstream: s.key.plane, Scope: s.key.scope, TypeURL: x.TypeURL, Kind: x.Kind, Why: string(x.Why), Since: x.Since, Until: x.Until,
 		Removed: x.Lost, Changed: x.Changed,
 	}
@@ -317,7 +221,7 @@ func (s *session) viewHeld(x *cache.HeldType) HeldView {
 			break
 		}
 		d := &x.Names[i]
-		n := HeldName{Name: d.Name}
+		n := admin.HeldName{Name: d.Name}
 		n.ReleasedVersion, n.Released = versionOf(d.Released), payload.JSON(d.Released, x.TypeURL, payload.BySize)
 		n.ReceivedVersion, n.Received = versionOf(d.Received), payload.JSON(d.Received, x.TypeURL, payload.BySize)
 		if d.Err != nil {
@@ -333,4 +237,14 @@ func versionOf(r *wire.Resource) string {
 		return ""
 	}
 	return r.Shown()
+}
+
+// heldText is a line for each order on /readyz.
+func heldText(o *admin.OrderView) string {
+	until := "until it is released"
+	if !o.Until.IsZero() {
+		until = "until " + o.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("held by an operator since %s: upstream %s, scope %s, type %s, %s",
+		o.Since.UTC().Format(time.RFC3339), cmp.Or(o.Upstream, "all"), admin.ScopeText(o.Scope), cmp.Or(o.TypeURL, "all"), until)
 }

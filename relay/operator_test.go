@@ -13,6 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // command gives a command as an operator does, and returns the code and the body.
@@ -39,7 +40,7 @@ func (r *running) command(path, body string, header ...string) (int, string) {
 }
 
 // does gives a command that is carried out.
-func (r *running) does(path, body string) (done Done) {
+func (r *running) does(path, body string) (done admin.Done) {
 	r.Helper()
 	code, answer := r.command(path, body)
 	if err := json.Unmarshal([]byte(answer), &done); err != nil || code != http.StatusOK {
@@ -76,7 +77,7 @@ func TestCommands_GATE4_ACC7(t *testing.T) {
 			{`{"types": ["sds"]}`, nil, http.StatusBadRequest, "secrets"},
 			{`{"types": ["what"]}`, nil, http.StatusBadRequest, `\"what\" is no type`},
 			{`{"for": "-1s", "guard": true}`, nil, http.StatusBadRequest, "only"},
-			{`{"upstream": "` + strings.Repeat("a", maxCommand) + `"}`, nil, http.StatusBadRequest, "too large"},
+			{`{"upstream": "` + strings.Repeat("a", admin.MaxCommand) + `"}`, nil, http.StatusBadRequest, "too large"},
 		} {
 			if code, answer := r.command(path, tt.body, tt.header...); code != tt.code || !strings.Contains(answer, tt.reason) {
 				t.Errorf("%s %.100s %q: %d %s", path, tt.body, tt.header, code, answer)
@@ -140,7 +141,7 @@ func TestCommandsOfNothing_GATE4(t *testing.T) {
 	cfg := configOf(upstreamAt("a", plane.address))
 	r := run(t, cfg)
 	r.join("n").holds(contents{"x": "1"})
-	var scopes []GenerationsView
+	var scopes []admin.Generations
 	if err := json.Unmarshal([]byte(r.page("/generations")), &scopes); err != nil || len(scopes) != 1 {
 		t.Fatalf("%+v, %v", scopes, err)
 	}
@@ -268,10 +269,10 @@ func TestRollback_GATE4(t *testing.T) {
 func TestRollbackAbout_GATE4(t *testing.T) {
 	sessions := []*session{{key: sessionKey{plane: "a", scope: "1"}}, {key: sessionKey{plane: "a", scope: "2"}}}
 	selectors := hold.Selectors{{Type: "t"}, {Type: "u"}}
-	if got := about(selectors, sessions, &Done{Scopes: make([]DoneScope, 2)}); !reflect.DeepEqual(got, selectors) {
+	if got := about(selectors, sessions, &admin.Done{Scopes: make([]admin.DoneScope, 2)}); !reflect.DeepEqual(got, selectors) {
 		t.Errorf("%+v", got)
 	}
-	got := about(selectors, sessions, &Done{Scopes: []DoneScope{{Error: "no"}, {}}})
+	got := about(selectors, sessions, &admin.Done{Scopes: []admin.DoneScope{{Error: "no"}, {}}})
 	if want := (hold.Selectors{{Upstream: "a", Scope: new("2"), Type: "t"}, {Upstream: "a", Scope: new("2"), Type: "u"}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}

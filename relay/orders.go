@@ -14,6 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // orders are what operators want held (GATE-4). They are about stores that there are, and about those
@@ -125,16 +126,6 @@ func (s *snapshots) saveOrders(all hold.Orders) error {
 
 // logSelector names the tables that a selector is about, in a line of the log.
 func logSelector(s *hold.Selector, more ...any) []any {
-	all := []any{"upstream", cmp.Or(s.Upstream, "all"), "scope", scopeText(s.Scope), "type", cmp.Or(s.Type, "all")}
+	all := []any{"upstream", cmp.Or(s.Upstream, "all"), "scope", admin.ScopeText(s.Scope), "type", cmp.Or(s.Type, "all")}
 	return append(all, more...)
-}
-
-func scopeText(scope *string) string {
-	switch {
-	case scope == nil:
-		return "all"
-	case *scope == xdstpScope:
-		return "xdstp names"
-	}
-	return *scope
 }

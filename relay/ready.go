@@ -14,6 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -119,11 +120,11 @@ func (u *upstreamReady) text() string {
 
 // readiness is /readyz.
 type readiness struct {
-	Ready     bool            `json:"ready"`
-	Reason    string          `json:"reason"`
-	Upstreams []upstreamReady `json:"upstreams"`
-	Frozen    []OrderView     `json:"held_by_operator,omitempty"`
-	Scopes    []scopeReady    `json:"scopes,omitempty"` // that have something to serve, unless the admin port asks for tokens
+	Ready     bool              `json:"ready"`
+	Reason    string            `json:"reason"`
+	Upstreams []upstreamReady   `json:"upstreams"`
+	Frozen    []admin.OrderView `json:"held_by_operator,omitempty"`
+	Scopes    []scopeReady      `json:"scopes,omitempty"` // that have something to serve, unless the admin port asks for tokens
 }
 
 // scopeReady is a scope that can be served from what is cached.
@@ -309,10 +310,10 @@ func (a adminPort) serveReady(w http.ResponseWriter, req *http.Request) {
 		v.Scopes = a.relay.health.scopes()
 	}
 	if wantsJSON(req) {
-		indentedAs(w, code, v)
+		admin.JSON(w, code, v)
 		return
 	}
-	text(w, code, v.text())
+	admin.Text(w, code, v.text())
 }
 
 // wantsJSON reports whether a page that is text otherwise is asked for as JSON.

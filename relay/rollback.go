@@ -1,29 +1,29 @@
 package relay
 
 import (
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
-// rollback puts what clients of the selected scopes get back to what they had at a time, or in a
+// Rollback puts what clients of the selected scopes get back to what they had at a time, or in a
 // generation, and holds it there. Endpoints and secrets go on as they are.
-func (o operator) rollback(c *Command) (*Done, error) {
+func (o operator) Rollback(c *admin.Command) (*admin.Done, error) {
 	selectors, err := o.selectors(c)
 	switch {
 	case err != nil:
 		return nil, err
 	case c.Guard || c.For != "":
-		return nil, wrong("guard is for release only, and for is for hold")
+		return nil, admin.Wrong("guard is for release only, and for is for hold")
 	case (c.Generation == nil) == c.At.IsZero():
-		return nil, wrong("expected a generation, or a time (at)")
+		return nil, admin.Wrong("expected a generation, or a time (at)")
 	}
 	for _, s := range selectors {
 		if s.Type != "" && cache.RankOf(s.Type) == cache.RankEndpoint {
-			return nil, wrong("endpoints cannot be rolled back: those of before may be gone")
+			return nil, admin.Wrong("endpoints cannot be rolled back: those of before may be gone")
 		}
 	}
 	o.orders.mu.Lock()
@@ -55,17 +55,17 @@ func (o operator) rollback(c *Command) (*Done, error) {
 
 // targetsOf are the generations that a command names, of each session. Where one is not remembered, the
 // scope has an error. If none is, the command is wrong.
-func targetsOf(sessions []*session, c *Command) (targets []uint64, done *Done, err error) {
+func targetsOf(sessions []*session, c *admin.Command) (targets []uint64, done *admin.Done, err error) {
 	if c.Generation != nil && len(sessions) != 1 {
-		return nil, nil, wrong("the number of a generation is that of one scope, and %d are selected: give a time, or select one", len(sessions))
+		return nil, nil, admin.Wrong("the number of a generation is that of one scope, and %d are selected: give a time, or select one", len(sessions))
 	}
 	if len(sessions) == 0 {
-		return nil, nil, wrong("there is no such scope")
+		return nil, nil, admin.Wrong("there is no such scope")
 	}
-	done, targets = new(Done), make([]uint64, len(sessions))
+	done, targets = new(admin.Done), make([]uint64, len(sessions))
 	known := 0
 	for i, s := range sessions {
-		x := DoneScope{Upstream: s.key.plane, Scope: s.key.scope}
+		x := admin.DoneScope{Upstream: s.key.plane, Scope: s.key.scope}
 		o := s.store.Operator()
 		var ok bool
 		if c.Generation != nil {
@@ -82,15 +82,15 @@ func targetsOf(sessions []*session, c *Command) (targets []uint64, done *Done, e
 		done.Scopes = append(done.Scopes, x)
 	}
 	if known == 0 {
-		return nil, nil, wrong("%v", cache.ErrNoGeneration)
+		return nil, nil, admin.Wrong("%v", cache.ErrNoGeneration)
 	}
 	return targets, done, nil
 }
 
 // about are the selectors of the orders that hold what is rolled back. Scopes of which the relay does not
 // remember the state stay as they are: then each of the others has its own.
-func about(selectors hold.Selectors, sessions []*session, done *Done) (own hold.Selectors) {
-	if !slices.ContainsFunc(done.Scopes, func(x DoneScope) bool { return x.Error != "" }) {
+func about(selectors hold.Selectors, sessions []*session, done *admin.Done) (own hold.Selectors) {
+	if !slices.ContainsFunc(done.Scopes, func(x admin.DoneScope) bool { return x.Error != "" }) {
 		return selectors
 	}
 	for i, s := range sessions {
@@ -101,26 +101,4 @@ func about(selectors hold.Selectors, sessions []*session, done *Done) (own hold.
 		}
 	}
 	return own
-}
-
-// GenerationsView is the generations of one scope, on /generations.
-type GenerationsView struct {
-	Upstream    string             `json:"upstream"`
-	Scope       string             `json:"scope"`
-	Generations []cache.Generation `json:"generations"` // the present one first
-}
-
-// serveGenerations lists the states that the scopes can be rolled back to.
-func (a adminPort) serveGenerations(w http.ResponseWriter, req *http.Request) {
-	o := a.operator()
-	selectors, err := o.selectors(queryCommand(req))
-	if err != nil {
-		refuse(w, http.StatusBadRequest, err)
-		return
-	}
-	views := []GenerationsView{}
-	for _, s := range o.selected(selectors) {
-		views = append(views, GenerationsView{Upstream: s.key.plane, Scope: s.key.scope, Generations: s.store.Operator().Generations()})
-	}
-	indented(w, views)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 const (
@@ -139,8 +140,8 @@ func (a adminPort) serveLive(w http.ResponseWriter, _ *http.Request) {
 	now := time.Now()
 	what, since := a.relay.watchdog.stuck(now)
 	if what == "" {
-		text(w, http.StatusOK, "ok\n")
+		admin.Text(w, http.StatusOK, "ok\n")
 		return
 	}
-	text(w, http.StatusServiceUnavailable, fmt.Sprintf("no progress since %s: %s\n", since.UTC().Format(time.RFC3339), what))
+	admin.Text(w, http.StatusServiceUnavailable, fmt.Sprintf("no progress since %s: %s\n", since.UTC().Format(time.RFC3339), what))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // actFlags are the flags of the commands that ask relays for what they hold, or change it.
@@ -69,8 +69,8 @@ func (o *actFlags) last(sure bool) {
 }
 
 // command is what the flags select.
-func (o *actFlags) command() relay.Command {
-	c := relay.Command{Upstream: o.upstream, Types: o.types, Future: o.future}
+func (o *actFlags) command() admin.Command {
+	c := admin.Command{Upstream: o.upstream, Types: o.types, Future: o.future}
 	if o.cmd.Flags().Changed("scope") {
 		c.Scope = new(o.scope)
 	}
@@ -96,7 +96,7 @@ func (o *actFlags) query() string {
 }
 
 // selection says what a command selects.
-func selection(c *relay.Command) string {
+func selection(c *admin.Command) string {
 	words := []string{"upstream " + cmp.Or(excerpt.Printable(c.Upstream), "all")}
 	switch {
 	case c.Scope == nil:
@@ -113,7 +113,7 @@ func selection(c *relay.Command) string {
 func scopeText(scope string) string { return cmp.Or(excerpt.Printable(scope), "(xdstp names)") }
 
 // act has all relays carry out a command, after the operator agreed.
-func (o *actFlags) act(path, question string, c *relay.Command) error {
+func (o *actFlags) act(path, question string, c *admin.Command) error {
 	ctx, cmd := o.cmd.Context(), o.cmd
 	relays, err := o.client(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (o *actFlags) act(path, question string, c *relay.Command) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	answers := adminclient.Post[relay.Done](ctx, relays, path, body)
+	answers := adminclient.Post[admin.Done](ctx, relays, path, body)
 	if *o.output == cli.FormatJSON {
 		err = cli.PrintJSON(cmd.OutOrStdout(), jsonAnswers(answers))
 	} else {
@@ -231,7 +231,7 @@ func (o *actFlags) outcome(failed []error, relays int, again string) error {
 }
 
 // doneText says for each relay what it did.
-func doneText(w io.Writer, path string, answers []adminclient.Answer[relay.Done]) error {
+func doneText(w io.Writer, path string, answers []adminclient.Answer[admin.Done]) error {
 	var b bytes.Buffer
 	for i := range answers {
 		a := &answers[i]

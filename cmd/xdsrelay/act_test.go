@@ -20,7 +20,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // replica is a relay in this process, as its operators see it.
@@ -44,10 +44,10 @@ upstreams: [{name: a, default: true, endpoints: ["%s"], settle: 100ms, resume_se
 }
 
 // held is what a relay says of what it holds.
-func held(t *testing.T, admin string) relay.HeldPage {
+func held(t *testing.T, at string) admin.HeldPage {
 	t.Helper()
-	got := xdsrelay(t, "held", "--admin", admin, "--output", "json")
-	var answers []jsonAnswer[relay.HeldPage]
+	got := xdsrelay(t, "held", "--admin", at, "--output", "json")
+	var answers []jsonAnswer[admin.HeldPage]
 	if err := json.Unmarshal([]byte(got.stdout), &answers); got.code != 0 || err != nil || len(answers) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -290,16 +290,16 @@ func TestHeldText_GATE4(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var b strings.Builder
 	scope := ""
-	page := relay.HeldPage{
-		Orders: []relay.OrderView{
+	page := admin.HeldPage{
+		Orders: []admin.OrderView{
 			{Upstream: "a", Held: true, Since: now.Add(-time.Minute), Endpoints: true}, {Scope: &scope, TypeURL: resource.ClusterType},
 		},
-		Held: []relay.HeldView{{
+		Held: []admin.HeldView{{
 			Upstream: "a", TypeURL: resource.ListenerType, Why: "guard", Since: now.Add(-time.Second), Until: now.Add(time.Minute), Removed: 1, More: 2,
-			Names: []relay.HeldName{{Name: "x", Error: "NotFound: why"}},
+			Names: []admin.HeldName{{Name: "x", Error: "NotFound: why"}},
 		}},
 	}
-	if err := heldText(&b, []adminclient.Answer[relay.HeldPage]{{Address: "r:1", Value: page}, {Address: "r:2"}, {Address: "r:3", Err: os.ErrClosed}}, now); err != nil {
+	if err := heldText(&b, []adminclient.Answer[admin.HeldPage]{{Address: "r:1", Value: page}, {Address: "r:2"}, {Address: "r:3", Err: os.ErrClosed}}, now); err != nil {
 		t.Fatal(err)
 	}
 	want := `r:1:
@@ -375,7 +375,7 @@ func TestRollback_GATE4(t *testing.T) {
 		t.Fatalf("after a restart: %s", diff)
 	}
 	got = xdsrelay(t, "rollback", "--admin", relays[0].admin, "--output", "json")
-	var answers []jsonAnswer[[]relay.GenerationsView]
+	var answers []jsonAnswer[[]admin.Generations]
 	if err := json.Unmarshal([]byte(got.stdout), &answers); got.code != 0 || err != nil || len((*answers[0].Answer)[0].Generations) < 3 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -401,7 +401,7 @@ func TestGeneration_GATE4(t *testing.T) {
 		"41": "41", "5m": "2026-01-02T02:59:05Z", "2026-01-02T03:04:04Z": "2026-01-02T03:04:04Z",
 		"-5m": "", "0s": "", "2026-01-02T03:04:06Z": "", "yesterday": "",
 	} {
-		var c relay.Command
+		var c admin.Command
 		got := ""
 		if generation(&c, argument, now) == nil {
 			got = c.At.Format(time.RFC3339)

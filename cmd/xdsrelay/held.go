@@ -16,7 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/keyer"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 func heldCommand() *cobra.Command {
@@ -45,7 +45,7 @@ sensitive. It shows the size of payloads of unknown types.
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
-		answers := adminclient.Get[relay.HeldPage](ctx, relays, "/held"+o.query())
+		answers := adminclient.Get[admin.HeldPage](ctx, relays, "/held"+o.query())
 		if *o.output == cli.FormatJSON {
 			err = cli.PrintJSON(cmd.OutOrStdout(), jsonAnswers(answers))
 		} else {
@@ -60,7 +60,7 @@ sensitive. It shows the size of payloads of unknown types.
 }
 
 // heldText shows what each relay holds.
-func heldText(w io.Writer, answers []adminclient.Answer[relay.HeldPage], now time.Time) error {
+func heldText(w io.Writer, answers []adminclient.Answer[admin.HeldPage], now time.Time) error {
 	var b bytes.Buffer
 	for i := range answers {
 		a := &answers[i]
@@ -84,8 +84,8 @@ func heldText(w io.Writer, answers []adminclient.Answer[relay.HeldPage], now tim
 	return err
 }
 
-func orderText(b *bytes.Buffer, x *relay.OrderView, now time.Time) {
-	c := relay.Command{Upstream: x.Upstream, Scope: x.Scope}
+func orderText(b *bytes.Buffer, x *admin.OrderView, now time.Time) {
+	c := admin.Command{Upstream: x.Upstream, Scope: x.Scope}
 	if x.TypeURL != "" {
 		c.Types = []string{keyer.ShortName(x.TypeURL)}
 	}
@@ -100,7 +100,7 @@ func orderText(b *bytes.Buffer, x *relay.OrderView, now time.Time) {
 	fmt.Fprintf(b, "  an operator's order: held since %s, %s: %s%s\n", ago(now, x.Since), untilText(now, x.Until), selection(&c), but)
 }
 
-func typeText(b *bytes.Buffer, x *relay.HeldView, now time.Time) {
+func typeText(b *bytes.Buffer, x *admin.HeldView, now time.Time) {
 	fmt.Fprintf(b, "  %s of upstream %s, scope %s: held by the %s since %s, %s: %s removed, %d changed or new\n", excerpt.Printable(keyer.ShortName(x.TypeURL)),
 		excerpt.Printable(x.Upstream), scopeText(x.Scope), excerpt.Printable(x.Why), ago(now, x.Since), untilText(now, x.Until), plural(x.Removed, "name"), x.Changed)
 	for i := range x.Names {
@@ -111,7 +111,7 @@ func typeText(b *bytes.Buffer, x *relay.HeldView, now time.Time) {
 	}
 }
 
-func nameText(b *bytes.Buffer, n *relay.HeldName) {
+func nameText(b *bytes.Buffer, n *admin.HeldName) {
 	name := excerpt.Printable(n.Name)
 	switch {
 	case n.Received == nil:

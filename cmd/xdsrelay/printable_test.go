@@ -17,7 +17,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // evil clears a terminal, colors it, forges a line, and writes backwards.
@@ -28,21 +28,21 @@ func TestPrintable_GATE4(t *testing.T) {
 	scope := evil
 	refuses := false
 	answers := map[string]any{
-		"/held": relay.HeldPage{
-			Orders: []relay.OrderView{{Upstream: evil, Scope: &scope, TypeURL: evil, Held: true, Since: time.Now()}, {Scope: &scope}},
-			Held: []relay.HeldView{{
+		"/held": admin.HeldPage{
+			Orders: []admin.OrderView{{Upstream: evil, Scope: &scope, TypeURL: evil, Held: true, Since: time.Now()}, {Scope: &scope}},
+			Held: []admin.HeldView{{
 				Upstream: evil, Scope: evil, TypeURL: evil, Why: evil, Since: time.Now(),
-				Names: []relay.HeldName{
+				Names: []admin.HeldName{
 					{Name: evil, Error: evil},
 					{Name: evil, ReceivedVersion: evil, Received: json.RawMessage(`{"a": "` + "\u009b" + `"}`)},
 					{Name: evil, ReceivedVersion: evil, ReleasedVersion: evil, Received: json.RawMessage(`{"a": "` + "\u009b" + `"}`), Released: json.RawMessage(`{}`)},
 				},
 			}},
 		},
-		"/hold":     relay.Done{Scopes: []relay.DoneScope{{Upstream: evil, Scope: evil, Error: evil}}, Warnings: []string{evil}},
-		"/release":  relay.Done{Scopes: []relay.DoneScope{{Upstream: evil, Scope: evil, Error: evil}}, Warnings: []string{evil}},
-		"/rollback": relay.Done{Scopes: []relay.DoneScope{{Upstream: evil, Scope: evil, Error: evil}}, Warnings: []string{evil}},
-		"/generations": []relay.GenerationsView{{Upstream: evil, Scope: evil, Generations: []cache.Generation{
+		"/hold":     admin.Done{Scopes: []admin.DoneScope{{Upstream: evil, Scope: evil, Error: evil}}, Warnings: []string{evil}},
+		"/release":  admin.Done{Scopes: []admin.DoneScope{{Upstream: evil, Scope: evil, Error: evil}}, Warnings: []string{evil}},
+		"/rollback": admin.Done{Scopes: []admin.DoneScope{{Upstream: evil, Scope: evil, Error: evil}}, Warnings: []string{evil}},
+		"/generations": []admin.Generations{{Upstream: evil, Scope: evil, Generations: []cache.Generation{
 			{Until: time.Now(), Changes: []cache.TypeChanges{{TypeURL: evil}}},
 		}}},
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/keyer"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 func rollbackCommand() *cobra.Command {
@@ -66,7 +66,7 @@ held, as after "hold". "xdsrelay held" shows the difference, "xdsrelay release" 
 }
 
 // generation puts what an argument names into a command.
-func generation(c *relay.Command, argument string, now time.Time) error {
+func generation(c *admin.Command, argument string, now time.Time) error {
 	if n, err := strconv.ParseUint(argument, 10, 64); err == nil {
 		c.Generation = &n
 		return nil
@@ -91,7 +91,7 @@ func (o *actFlags) list() error {
 	}
 	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
 	defer cancel()
-	answers := adminclient.Get[[]relay.GenerationsView](ctx, relays, "/generations"+o.query())
+	answers := adminclient.Get[[]admin.Generations](ctx, relays, "/generations"+o.query())
 	if *o.output == cli.FormatJSON {
 		err = cli.PrintJSON(o.cmd.OutOrStdout(), jsonAnswers(answers))
 	} else {
@@ -103,7 +103,7 @@ func (o *actFlags) list() error {
 	return o.outcome(failures(answers), len(answers), "")
 }
 
-func generationsText(w io.Writer, answers []adminclient.Answer[[]relay.GenerationsView], now time.Time) error {
+func generationsText(w io.Writer, answers []adminclient.Answer[[]admin.Generations], now time.Time) error {
 	var b bytes.Buffer
 	for _, a := range answers {
 		if a.Err != nil {

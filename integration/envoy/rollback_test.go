@@ -14,7 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/traffic"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 func rollbackScenarios() []scenario {
@@ -92,7 +92,7 @@ func rolledBack(w *world) {
 			w.faultf("%s took %d changes over while one was rolled back", e.Node(), now-was[e.Node()])
 		}
 	}
-	w.give("/release", &relay.Command{})
+	w.give("/release", &admin.Command{})
 	w.haveAll(soon, append(all, fresh), "b")
 	w.unharmed(loads)
 	w.unscathed(append(all, fresh)...)
@@ -117,13 +117,13 @@ func (w *world) operator() *adminclient.Client {
 }
 
 // give gives the relay a command, as "xdsrelay hold", "release" and "rollback" do.
-func (w *world) give(path string, c *relay.Command) {
+func (w *world) give(path string, c *admin.Command) {
 	w.t.Helper()
 	body, err := json.Marshal(c)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	done := adminclient.Post[relay.Done](context.Background(), w.operator(), path, body)[0]
+	done := adminclient.Post[admin.Done](context.Background(), w.operator(), path, body)[0]
 	if _, _, failed := done.Value.Totals(); done.Err != nil || failed > 0 {
 		w.stopf("%s: %v %+v", path, done.Err, done.Value)
 	}
@@ -133,12 +133,12 @@ func (w *world) give(path string, c *relay.Command) {
 // to all Envoys.
 func (w *world) rollBack(all []*envoyproc.Envoy, backend string) time.Duration {
 	w.t.Helper()
-	known := adminclient.Get[[]relay.GenerationsView](context.Background(), w.operator(), "/generations")[0]
+	known := adminclient.Get[[]admin.Generations](context.Background(), w.operator(), "/generations")[0]
 	if known.Err != nil || len(known.Value) != 1 || len(known.Value[0].Generations) < 2 {
 		w.stopf("the relay remembers %+v, %v", known.Value, known.Err)
 	}
 	begin := time.Now()
-	w.give("/rollback", &relay.Command{Generation: &known.Value[0].Generations[1].Number})
+	w.give("/rollback", &admin.Command{Generation: &known.Value[0].Generations[1].Number})
 	took := make([]time.Duration, len(all))
 	var waiting sync.WaitGroup
 	for i, e := range all {

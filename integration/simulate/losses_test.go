@@ -14,7 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // The kinds of losses that the guard holds, for its time only, and of those that it lets pass (SUR-3). Each is
@@ -177,10 +177,10 @@ func (s *simulation) letPass(typeURL, kind string) {
 }
 
 // guarded is what the guard of a relay holds.
-func (s *simulation) guarded(r *relayProcess) []relay.HeldView {
-	var held relay.HeldPage
+func (s *simulation) guarded(r *relayProcess) []admin.HeldView {
+	var held admin.HeldPage
 	page(r, "/held", &held)
-	return slices.DeleteFunc(held.Held, func(x relay.HeldView) bool { return x.Why != "guard" })
+	return slices.DeleteFunc(held.Held, func(x admin.HeldView) bool { return x.Why != "guard" })
 }
 
 // holding is what a client held when a loss began.
@@ -282,7 +282,7 @@ func (s *simulation) ends(o op, all []*holding, began time.Time) {
 	s.kept(all, began.Add(releaseAt))
 	lacking := s.lacking()
 	for _, r := range s.everyRelay() {
-		if _, code := s.post(r, "/release", &relay.Command{Guard: true}); code != http.StatusOK {
+		if _, code := s.post(r, "/release", &admin.Command{Guard: true}); code != http.StatusOK {
 			s.fail("relay %s: /release: %d", r.host, code)
 		}
 	}

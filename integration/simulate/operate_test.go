@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // The kinds of operators, and of the outages that the guard and peers are for.
@@ -75,7 +75,7 @@ func (s *simulation) operate(o op) {
 
 // freeze has an operator hold what clients get at a relay: all of it, one scope, or some types.
 func (s *simulation) freeze(r *relayProcess, o op) {
-	c := &relay.Command{Future: true} // the scope may end meanwhile
+	c := &admin.Command{Future: true} // the scope may end meanwhile
 	switch o.b % 4 {
 	case 0:
 		if all := s.generations(r); len(all) > 0 {
@@ -93,7 +93,7 @@ func (s *simulation) freeze(r *relayProcess, o op) {
 
 // rollBack has an operator go back at a relay: to a generation of one scope, or to a time.
 func (s *simulation) rollBack(r *relayProcess, o op) {
-	c := new(relay.Command)
+	c := new(admin.Command)
 	switch all := s.generations(r); {
 	case o.b%4 == 0:
 		c.At = time.Now().Add(-time.Duration(o.c%60) * time.Second)
@@ -111,7 +111,7 @@ func (s *simulation) rollBack(r *relayProcess, o op) {
 }
 
 // command gives a relay a command, and releases what it holds when the operation's time is over.
-func (s *simulation) command(r *relayProcess, o op, path string, c *relay.Command) {
+func (s *simulation) command(r *relayProcess, o op, path string, c *admin.Command) {
 	if path == "/rollback" {
 		s.rollingBack(r, c)
 	}
@@ -139,7 +139,7 @@ func (s *simulation) command(r *relayProcess, o op, path string, c *relay.Comman
 			again := *c
 			again.For, again.Generation, again.At = "", nil, time.Time{}
 			if o.c/2%2 == 0 {
-				again = relay.Command{} // all that anybody holds
+				again = admin.Command{} // all that anybody holds
 			}
 			s.release(r, &again)
 		}
@@ -148,7 +148,7 @@ func (s *simulation) command(r *relayProcess, o op, path string, c *relay.Comman
 
 // judgeRollback looks at a rollback to the state that clients have: nothing changes by it (GATE-4). What changes between
 // the question for generations and the command is a generation of its own, before that of the rollback.
-func (s *simulation) judgeRollback(r *relayProcess, c *relay.Command, changed int) {
+func (s *simulation) judgeRollback(r *relayProcess, c *admin.Command, changed int) {
 	if c.Generation == nil || changed == 0 {
 		return
 	}
@@ -160,7 +160,7 @@ func (s *simulation) judgeRollback(r *relayProcess, c *relay.Command, changed in
 }
 
 // release ends what operators hold at a relay, and what the guard does.
-func (s *simulation) release(r *relayProcess, c *relay.Command) {
+func (s *simulation) release(r *relayProcess, c *admin.Command) {
 	if !r.runs() {
 		return
 	}
@@ -175,13 +175,13 @@ func (s *simulation) release(r *relayProcess, c *relay.Command) {
 // releaseAll ends what operators hold anywhere.
 func (s *simulation) releaseAll() {
 	for _, r := range s.everyRelay() {
-		s.release(r, new(relay.Command))
+		s.release(r, new(admin.Command))
 	}
 }
 
 // post gives a relay a command over a connection that nothing disturbs. A relay that does not run has
 // the code 0.
-func (s *simulation) post(r *relayProcess, path string, c *relay.Command) (done relay.Done, code int) {
+func (s *simulation) post(r *relayProcess, path string, c *admin.Command) (done admin.Done, code int) {
 	body, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // a command that we made
@@ -213,15 +213,15 @@ func page[T any](r *relayProcess, path string, to *T) bool {
 }
 
 // generations are the scopes of a relay with the states that it remembers, in the order of their names.
-func (s *simulation) generations(r *relayProcess) (all []relay.GenerationsView) {
+func (s *simulation) generations(r *relayProcess) (all []admin.Generations) {
 	page(r, "/generations", &all)
-	slices.SortFunc(all, func(a, b relay.GenerationsView) int { return strings.Compare(a.Scope, b.Scope) })
+	slices.SortFunc(all, func(a, b admin.Generations) int { return strings.Compare(a.Scope, b.Scope) })
 	return all
 }
 
 // heldNames counts what a relay holds for a reason.
 func (s *simulation) heldNames(r *relayProcess, why string) (n int) {
-	var held relay.HeldPage
+	var held admin.HeldPage
 	page(r, "/held", &held)
 	for _, x := range held.Held {
 		if x.Why == why {

@@ -9,7 +9,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // operated is what operators hold at one relay. Guarded by the simulation's mu.
@@ -33,7 +33,7 @@ type knownName struct {
 
 // holdsFrom notes that a relay holds what a command selects from now on, but in scopes in which it could not carry
 // the command out.
-func (s *simulation) holdsFrom(r *relayProcess, c *relay.Command, until time.Time, rollback bool, done *relay.Done) {
+func (s *simulation) holdsFrom(r *relayProcess, c *admin.Command, until time.Time, rollback bool, done *admin.Done) {
 	known := s.knownTo(r)
 	for _, x := range done.Scopes {
 		if x.Error != "" {
@@ -68,7 +68,7 @@ func (s *simulation) holdsFrom(r *relayProcess, c *relay.Command, until time.Tim
 
 // rollingBack notes that a relay is about to be told of a rollback. One of some types may tear them apart before
 // the command is answered.
-func (s *simulation) rollingBack(r *relayProcess, c *relay.Command) {
+func (s *simulation) rollingBack(r *relayProcess, c *admin.Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := &r.operated
@@ -156,7 +156,7 @@ func (s *simulation) stillHolds(r *relayProcess) {
 	if !r.runs() {
 		return
 	}
-	var held relay.HeldPage
+	var held admin.HeldPage
 	if !page(r, "/held", &held) {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/keyer"
-	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // guardHold is guard.hold where the guard is on. The planes are empty for a shorter time.
@@ -113,7 +113,7 @@ func (s *simulation) deleteMost(o op) {
 			s.count("names held by the guard", s.heldNames(r, "guard"))
 			if o.c%2 == 0 && r.runs() {
 				s.unguarded()
-				if _, code := s.post(r, "/release", &relay.Command{Guard: true}); code != http.StatusOK {
+				if _, code := s.post(r, "/release", &admin.Command{Guard: true}); code != http.StatusOK {
 					s.fail("relay %s: /release: %d", r.host, code)
 				}
 			}

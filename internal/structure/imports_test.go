@@ -46,19 +46,20 @@ var mayImport = map[string][]string{
 	"downstream":             {"downstream/delivery", "downstream/identity", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
 	"upstream":               {"keyer", "internal/wire", helpers},
 	"internal/resolve":       {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},
+	"relay/admin":            {"cache", "config", "downstream", "upstream", "keyer", helpers},
 	"relay/load":             {helpers},
 	"relay/loadreport":       {helpers},
 	"relay/peers":            {"cache", "keyer", "internal/wire", helpers},
 	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/lograte", "internal/resolve", "internal/workload", "relay/load", "relay/loadreport", "relay/peers"}, // it is their observer
 	"relay": {
 		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/connections", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules", "internal/resolve",
-		"relay/load", "relay/loadreport", "relay/peers", "internal/wire", helpers,
+		"relay/admin", "relay/load", "relay/loadreport", "relay/peers", "internal/wire", helpers,
 	},
 
 	// Programs, and what they do.
 	"cmd/internal/cli": {"config", "internal/excerpt"},
 	"cmd/xdsrelay": {
-		"cmd/internal/cli", "cache", "cache/snapshot", "config", "relay", "keyer", "internal/adminclient", "internal/explain", "internal/fleet", "internal/watch",
+		"cmd/internal/cli", "cache", "cache/snapshot", "config", "relay", "relay/admin", "keyer", "internal/adminclient", "internal/explain", "internal/fleet", "internal/watch",
 		"internal/xdsclient", helpers,
 	},
 	"cmd/xdsrelay-demo":               {"cmd/internal/cli", "cmd/xdsrelay-demo/internal/demo"},

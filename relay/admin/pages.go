@@ -1,0 +1,149 @@
+package admin
+
+import (
+	"bufio"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// Index is a line for each page, for the front page of the port.
+const Index = `/clients?node=             the clients' streams and polls: subscriptions, acknowledgements, rejections
+/upstreams                 the control planes: sessions, streams, cached resources by type
+/scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
+/resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
+/held?upstream=&scope=&type= what clients are not told yet, why, and the difference; POST /hold and /release change it
+/generations               what clients of each scope had before; POST /rollback goes back to it
+/check                     a consistency check of the whole cache; it locks a store during the check
+`
+
+// Pages answers requests by what a relay has and does.
+type Pages struct {
+	State    State
+	Commands Commands
+	Log      *slog.Logger                   // of commands that were refused
+	Audit    *slog.Logger                   // of those that were carried out
+	Operator func(req *http.Request) string // whose request it is; "" if nobody knows
+}
+
+// Handle adds the pages to a mux.
+func (p *Pages) Handle(mux *http.ServeMux) {
+	mux.HandleFunc("GET /clients", page(p.clients, "node"))
+	mux.HandleFunc("GET /upstreams", page(p.upstreams))
+	mux.HandleFunc("GET /scopes", page(p.scopes, "type", "rule", "scope"))
+	mux.HandleFunc("GET /resources", page(p.resources, "type", "name", "payload"))
+	mux.HandleFunc("GET /held", page(p.held, selectors...))
+	mux.HandleFunc("GET /generations", page(p.generations, selectors...))
+	mux.HandleFunc("GET /check", page(p.check))
+	mux.Handle("POST /hold", p.command("hold", p.Commands.Hold))
+	mux.Handle("POST /release", p.command("release", p.Commands.Release))
+	mux.Handle("POST /rollback", p.command("rollback", p.Commands.Rollback))
+}
+
+// Text answers in plain text.
+func Text(w http.ResponseWriter, code int, body string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(body)) // the client is gone if this fails
+}
+
+// JSON answers in JSON.
+func JSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) //nolint:errchkjson // views of plain fields; the client is gone if this fails
+}
+
+func ok(w http.ResponseWriter, v any) { JSON(w, http.StatusOK, v) }
+
+func (p *Pages) clients(w http.ResponseWriter, q query) error {
+	all := p.State.Clients()
+	list := make([]downstream.Status, 0, len(all))
+	for i := range all {
+		if node := q.Get("node"); node == "" || node == all[i].Node {
+			list = append(list, all[i])
+		}
+	}
+	ok(w, list)
+	return nil
+}
+
+func (p *Pages) upstreams(w http.ResponseWriter, _ query) error {
+	ok(w, p.State.Upstreams())
+	return nil
+}
+
+func (p *Pages) scopes(w http.ResponseWriter, q query) error {
+	ok(w, p.State.Scopes(ScopeFilter{TypeURL: q.typeURL("type"), Rule: q.Get("rule"), Scope: q.Get("scope")}))
+	return nil
+}
+
+// resources lists what is cached: of one type (by URL or short name), of one name, with the payloads if
+// one name or payload=true is asked for. It writes one element at a time.
+func (p *Pages) resources(w http.ResponseWriter, q query) (err error) {
+	name := q.Get("name")
+	f := ResourceFilter{TypeURL: q.typeURL("type"), Payloads: name != ""}
+	if payload := q.Get("payload"); payload != "" {
+		if f.Payloads, err = strconv.ParseBool(payload); err != nil {
+			return Wrong("payload: expected true or false")
+		}
+	}
+	if f.Key, err = keyer.Key(name); err != nil {
+		return Wrong("name: %v", err)
+	}
+	if f.Resolved, err = keyer.ResolvedKey(name); err != nil {
+		return Wrong("name: %v", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	out := bufio.NewWriter(w)
+	defer func() { _ = out.Flush() }() // the client is gone if this fails
+	_, _ = out.WriteString("[")
+	separator := "\n  "
+	for r := range p.State.Resources(&f) {
+		line, err := json.Marshal(r)
+		if err != nil {
+			continue // nothing in it can fail to be encoded
+		}
+		_, _ = out.WriteString(separator)
+		if _, err := out.Write(line); err != nil {
+			return nil
+		}
+		separator = ",\n  "
+	}
+	_, _ = out.WriteString("\n]\n")
+	return nil
+}
+
+// held shows what is held.
+func (p *Pages) held(w http.ResponseWriter, q query) error {
+	v, err := p.State.Held(q.command())
+	if err == nil {
+		ok(w, v)
+	}
+	return err
+}
+
+// generations lists the states that the scopes can be rolled back to.
+func (p *Pages) generations(w http.ResponseWriter, q query) error {
+	v, err := p.State.Generations(q.command())
+	if err == nil {
+		ok(w, v)
+	}
+	return err
+}
+
+func (p *Pages) check(w http.ResponseWriter, _ query) error {
+	if err := p.State.Check(); err != nil {
+		Text(w, http.StatusInternalServerError, strings.TrimSpace(err.Error())+"\n")
+		return nil
+	}
+	Text(w, http.StatusOK, "consistent\n")
+	return nil
+}

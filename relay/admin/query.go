@@ -1,0 +1,65 @@
+package admin
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// query is what a request asks of a page.
+type query struct{ url.Values }
+
+// selectors are the parameters of pages about what commands select.
+var selectors = []string{"upstream", "scope", "type"}
+
+// page answers requests whose parameters are among known. Any other one is a typing mistake: without a word
+// of it the page would show more than was asked for.
+func page(answer func(http.ResponseWriter, query) error, known ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		q, err := parse(req.URL.RawQuery, known)
+		if err == nil {
+			err = answer(w, q)
+		}
+		if err != nil {
+			Refuse(w, http.StatusBadRequest, err)
+		}
+	}
+}
+
+func parse(raw string, known []string) (query, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return query{}, Wrong("the query cannot be read: %v", err)
+	}
+	for name := range values {
+		if slices.Contains(known, name) {
+			continue
+		}
+		if len(known) == 0 {
+			return query{}, Wrong("there is no parameter %q: this page has none", name)
+		}
+		return query{}, Wrong("there is no parameter %q: this page has %s", name, strings.Join(known, ", "))
+	}
+	return query{values}, nil
+}
+
+// typeURL is a type by its URL, or by its short name.
+func (q query) typeURL(name string) string {
+	typeURL := q.Get(name)
+	if full, short := keyer.TypeURL(typeURL); short {
+		return full
+	}
+	return typeURL
+}
+
+// command is a command with these selectors.
+func (q query) command() *Command {
+	c := &Command{Upstream: q.Get("upstream"), Types: q.Values["type"]}
+	if q.Has("scope") {
+		c.Scope = new(q.Get("scope"))
+	}
+	return c
+}

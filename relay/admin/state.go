@@ -1,0 +1,30 @@
+package admin
+
+import (
+	"iter"
+
+	"github.com/xdsrelay/xdsrelay/downstream"
+)
+
+// State is what a relay has and does. All of it is copies, which are the caller's. The methods may be
+// called from any goroutine.
+type State interface {
+	// Clients are the streams and the held polls, by ID.
+	Clients() []downstream.Status
+	Upstreams() []Upstream
+	Scopes(ScopeFilter) *Scopes
+	// Resources has one element at a time, since a cache may hold a million of them.
+	Resources(*ResourceFilter) iter.Seq[*Resource]
+	// Held and Generations are about what the selectors of a command select. The error is a [WrongError].
+	Held(*Command) (*HeldPage, error)
+	Generations(*Command) ([]Generations, error)
+	// Check looks for what is inconsistent in the cache. It locks a store while it looks at that.
+	Check() error
+}
+
+// Commands change what clients get. An error that is a [WrongError] is the operator's.
+type Commands interface {
+	Hold(*Command) (*Done, error)
+	Release(*Command) (*Done, error)
+	Rollback(*Command) (*Done, error)
+}

@@ -1,0 +1,75 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/upstream"
+)
+
+// Upstream is one control plane on /upstreams.
+type Upstream struct {
+	Name       string           `json:"name"`
+	Endpoints  config.Endpoints `json:"endpoints,omitempty"`
+	Failures   []upstream.Cause `json:"endpoint_failures,omitempty"` // of those replicas that did not answer when they were last tried
+	Path       string           `json:"path,omitempty"`              // of files
+	Unusable   []string         `json:"unusable_files,omitempty"`    // as they are now, and why
+	Reached    bool             `json:"reached"`                     // at least once
+	LastAnswer time.Time        `json:"last_answer,omitzero"`        // of any server, to any scope
+	Unanswered time.Time        `json:"unanswered_since,omitzero"`   // when the oldest request was written that a server owes an answer
+	Required   bool             `json:"required"`                    // readiness waits for it
+	Retired    bool             `json:"retired,omitempty"`           // not configured any more, or differently; its streams end with their last clients
+	Replicas   []Replica        `json:"replicas,omitempty"`          // the servers, also those of names, by priority
+	Loads      *Loads           `json:"load_reports,omitempty"`
+	Sessions   []Session        `json:"sessions"`
+}
+
+// Replica is one server of a control plane.
+type Replica struct {
+	Endpoint         string    `json:"endpoint"`        // as sessions have it
+	Priority         int       `json:"priority"`        // 0 is the first
+	Sessions         int       `json:"sessions"`        // that have streams to it
+	Spare            bool      `json:"spare,omitempty"` // an address of the other IP version than those in use
+	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
+	SilentSince      time.Time `json:"silent_since,omitzero"` // takes connections and does not answer
+	LastAnswer       time.Time `json:"last_answer,omitzero"`
+}
+
+// Loads tells whether load reports flow.
+type Loads struct {
+	State    string    `json:"state"`              // off, or a loadreport.State
+	Clients  int       `json:"clients"`            // that report, or wait for what the control plane wants
+	Interval string    `json:"interval,omitempty"` // of their reports; the shortest of all scopes
+	LastSent time.Time `json:"last_sent,omitzero"` // to the control plane
+}
+
+// Session is one scope's session.
+type Session struct {
+	Scope           string            `json:"scope"`
+	State           string            `json:"state"`
+	Since           time.Time         `json:"since"`
+	StaleSince      time.Time         `json:"stale_since,omitzero"` // when it may have begun to miss changes
+	Endpoint        string            `json:"endpoint"`
+	Clients         int               `json:"clients"`
+	Streams         int               `json:"streams"`
+	StreamsOpened   uint64            `json:"streams_opened"`
+	StreamsLost     uint64            `json:"streams_lost"`
+	EndpointChanges uint64            `json:"endpoint_changes"`
+	Requests        uint64            `json:"requests"`
+	Responses       uint64            `json:"responses"`
+	Acks            uint64            `json:"acks"`
+	Nacks           uint64            `json:"nacks"`
+	LastResponse    time.Time         `json:"last_response,omitzero"`
+	LastError       string            `json:"last_error,omitempty"`
+	LastErrorAt     time.Time         `json:"last_error_at,omitzero"`
+	LastRejection   string            `json:"last_rejection,omitempty"`
+	LastRejected    time.Time         `json:"last_rejected,omitzero"`
+	Refused         map[string]string `json:"refused,omitempty"`       // types that the server ends streams for, and what it said
+	Unavailable     []string          `json:"unavailable,omitempty"`   // types that have no service of their own
+	Loads           *Loads            `json:"load_reports,omitempty"`  // nil: no client has reported
+	HeldUntil       time.Time         `json:"held_until,omitzero"`     // when clients are told of the losses that tables hold
+	Restored        int               `json:"restored,omitempty"`      // resources of an earlier process that the control plane has not confirmed
+	RestoredAsOf    time.Time         `json:"restored_as_of,omitzero"` // when they were last known to be current
+	Tables          []cache.TypeStats `json:"tables"`
+}

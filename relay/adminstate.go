@@ -1,0 +1,152 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
+	"github.com/xdsrelay/xdsrelay/relay/loadreport"
+)
+
+// adminState shows a relay to the pages of the admin port.
+type adminState struct{ relay *Relay }
+
+// Clients implements admin.State.
+func (a adminState) Clients() []downstream.Status { return a.relay.server.Streams() }
+
+// Held implements admin.State.
+func (a adminState) Held(c *admin.Command) (*admin.HeldPage, error) {
+	o := a.relay.operator()
+	selectors, err := o.selectors(c)
+	if err != nil {
+		return nil, err
+	}
+	return o.heldPage(selectors, time.Now()), nil
+}
+
+// Generations implements admin.State.
+func (a adminState) Generations(c *admin.Command) ([]admin.Generations, error) {
+	o := a.relay.operator()
+	selectors, err := o.selectors(c)
+	if err != nil {
+		return nil, err
+	}
+	views := []admin.Generations{}
+	for _, s := range o.selected(selectors) {
+		views = append(views, admin.Generations{Upstream: s.key.plane, Scope: s.key.scope, Generations: s.store.Operator().Generations()})
+	}
+	return views, nil
+}
+
+func viewLoads(st loadreport.Status) *admin.Loads {
+	v := &admin.Loads{State: string(st.State), Clients: st.Clients, LastSent: st.LastSent}
+	if st.Interval > 0 {
+		v.Interval = st.Interval.String()
+	}
+	return v
+}
+
+// Upstreams implements admin.State.
+func (a adminState) Upstreams() []admin.Upstream {
+	now := a.relay.now.Load().config.Upstreams
+	views := make([]admin.Upstream, 0, len(now))
+	sessions := a.relay.hub.all()
+	planes, retired := a.relay.hub.census()
+	for _, u := range now {
+		if p := planes[u.Name]; p != nil { // else a reload is under way
+			views = append(views, a.viewPlane(p, u, sessions))
+		}
+	}
+	for _, p := range retired {
+		v := a.viewPlane(p, p.config, sessions)
+		v.Retired = true
+		views = append(views, v)
+	}
+	return views
+}
+
+func (a adminState) viewPlane(p *plane, u config.Upstream, sessions []*session) admin.Upstream {
+	v := admin.Upstream{Name: u.Name, Endpoints: u.Endpoints, Path: u.Path, Reached: p.everReached(), Required: u.Required, Sessions: []admin.Session{}}
+	if from, _ := a.relay.hub.reachable(p); from != nil {
+		v.Failures = from.Causes()
+	}
+	contact := p.contact()
+	v.LastAnswer, v.Unanswered = contact.Answered, contact.Unanswered
+	if f := a.relay.hub.filesOf(p); f != nil {
+		v.Unusable = f.Problems()
+	}
+	for _, s := range sessions {
+		if s.key.of == p {
+			v.Sessions = append(v.Sessions, a.viewSession(s))
+		}
+	}
+	v.Loads = a.viewPlaneLoads(p, u, sessions)
+	for x, n := range a.relay.hub.served(p, sessions) {
+		v.Replicas = append(v.Replicas, admin.Replica{
+			Endpoint: x.Endpoint, Priority: x.Priority, Sessions: n, Spare: x.Spare,
+			UnreachableSince: x.UnreachableSince, SilentSince: x.SilentSince, LastAnswer: x.Answered,
+		})
+	}
+	return v
+}
+
+// viewPlaneLoads adds up what the scopes of a plane say of their load reports.
+func (a adminState) viewPlaneLoads(p *plane, u config.Upstream, sessions []*session) *admin.Loads {
+	sum := p.gate.Status()
+	for _, s := range sessions {
+		if s.key.of == p && s.loads != nil {
+			sum = sum.Add(s.loads.Status())
+		}
+	}
+	v := viewLoads(sum)
+	if u.LoadReports == config.LoadReportsOff {
+		v.State = string(config.LoadReportsOff)
+	}
+	return v
+}
+
+func (a adminState) viewSession(s *session) admin.Session {
+	st := s.client.Status()
+	v := admin.Session{
+		Scope: s.key.scope, State: string(st.State), Since: st.Since, StaleSince: st.Freshness.Stale, Endpoint: st.Endpoint,
+		Clients: a.relay.hub.users(s), Streams: st.Streams, StreamsOpened: st.Opened, StreamsLost: st.Lost,
+		EndpointChanges: st.EndpointChanges, Requests: st.Requests, Responses: st.Responses,
+		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.Freshness.LastResponse, Refused: st.Refused,
+		Unavailable: st.Unavailable, Tables: s.store.Stats(),
+	}
+	if s.loads != nil {
+		if loads := s.loads.Status(); loads.Clients > 0 || !loads.LastSent.IsZero() {
+			v.Loads = viewLoads(loads)
+		}
+	}
+	if st.LastError != nil {
+		v.LastError, v.LastErrorAt = st.LastError.Error(), st.LastError.At
+	}
+	if st.LastRejection != nil {
+		v.LastRejection, v.LastRejected = st.LastRejection.Error(), st.LastRejection.At
+	}
+	if n, asOf := s.store.Snapshots().Restored(); n > 0 {
+		v.Restored, v.RestoredAsOf = n, asOf
+	}
+	for _, h := range s.store.Operator().Held(false) {
+		if h.Why == cache.HeldByGuard {
+			v.HeldUntil = h.Until
+		}
+	}
+	return v
+}
+
+// Check implements admin.State.
+func (a adminState) Check() error {
+	var errs []error
+	for _, s := range a.relay.hub.all() {
+		if err := s.store.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("upstream %s, scope %q: %w", s.key.plane, s.key.scope, err))
+		}
+	}
+	return errors.Join(errs...)
+}
