@@ -14,20 +14,7 @@ import (
 // and the defaults: every key has a row with its type and default, and every
 // row a key.
 func TestDocumentation(t *testing.T) {
-	data, err := os.ReadFile("../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := make(map[string][]string)
-	for line := range strings.Lines(string(data)) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
-		if key := strings.Trim(cells[0], " `"); strings.HasPrefix(line, "| `") && !strings.HasPrefix(key, "--") {
-			if _, twice := rows[key]; twice {
-				t.Errorf("%s has two rows", key)
-			}
-			rows[key] = cells
-		}
-	}
+	rows := documentedRows(t)
 	upstream := DefaultUpstream()
 	all := append(
 		leaves(reflect.ValueOf(Default()), reflect.TypeFor[*Config](), ""),
@@ -68,6 +55,10 @@ func TestDocumentation(t *testing.T) {
 	}
 	for key := range rows {
 		t.Errorf("%s has a row but is no key", key)
+	}
+	data, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, f := range flagKeys() {
 		if !strings.Contains(string(data), "| `--"+f.name+"` | `"+f.path+"` |") {
