@@ -67,6 +67,17 @@ func (c *Collection) owesMembers() bool {
 	return !c.quiet.synced && c.quiet.stale > 0 && c.table.upstream.shown
 }
 
+// owesLateNames reports whether every member that the server owes is asked for by its name too, and had its time. A relay
+// says of such a member what it says of the name: that is nothing while its own control plane says nothing (ABS-3).
+func (c *Collection) owesLateNames() bool {
+	for e := c.log.live.head; e != nil; e = e.next {
+		if i := e.extra.demand; c.quiet.isStale(e) && (i == nil || !i.subscribed || !e.marks.Overdue) {
+			return false
+		}
+	}
+	return true
+}
+
 // confirm records that the server has the content of e.
 func (t *Table) confirm(e *Entry) {
 	if !e.Restored() {

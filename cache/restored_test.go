@@ -71,6 +71,32 @@ func TestOwesMembers_SUR1_RES12(t *testing.T) {
 	}
 }
 
+// A relay says nothing of a restored member that a client names too, while its own control plane does not answer the name.
+// The collection waits for that as long as the name does, and the member stays restored (SUR-1, ABS-3).
+func TestOwesLateNames_SUR1_ABS3(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		k, begin := newTimed(t, Source{Quiet: time.Second, ResumeQuiet: 10 * time.Second, Absent: time.Minute})
+		c := k.restoresMembers(ByName, glob, name+"@1", globTwo+"@1")
+		if named {
+			k.listener(NeedsStream).watch(name)
+		}
+		k.restarts()
+		r := words.Response(cds, "+"+globTwo+"@1")
+		r.ControlPlane = wire.RelayIdentifier + "first"
+		k.applyAt(begin, WholeType, r)
+		for _, step := range []struct {
+			at    time.Duration
+			waits bool
+		}{{10 * time.Second, true}, {time.Minute, !named}} {
+			k.store.Session().Settle(begin.Add(step.at))
+			k.check()
+			if n, _ := k.store.Snapshots().Restored(); n != 1 || c.AwaitsMembers() != step.waits {
+				t.Errorf("named: %t: after %v %d members are restored, and lists wait: %t, want %t", named, step.at, n, c.AwaitsMembers(), step.waits)
+			}
+		}
+	}
+}
+
 // Nothing is asked of what the server removed, or that has no version of its own (GATE-4, RES-10).
 func TestAsks_SUR1_GATE4_RES10(t *testing.T) {
 	k := newKept(t)

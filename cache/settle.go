@@ -18,6 +18,9 @@ import (
 func (s Session) Settle(now time.Time) time.Time {
 	var next time.Time
 	s.store.change(func() {
+		for t := range s.store.due.clocks { // first: a collection does not wait for a name whose clock has ended
+			next = moment.Earlier(next, t.expireClocks(now))
+		}
 		for c := range s.store.due.unsettled {
 			at := c.settlesAt()
 			if !at.IsZero() && !now.Before(at) {
@@ -28,9 +31,6 @@ func (s Session) Settle(now time.Time) time.Time {
 				delete(s.store.due.unsettled, c)
 			}
 			next = moment.Earlier(next, at)
-		}
-		for t := range s.store.due.clocks {
-			next = moment.Earlier(next, t.expireClocks(now))
 		}
 		next = moment.Earlier(next, s.store.expireStrays(now))
 		s.store.releaseDue(now)
@@ -49,7 +49,8 @@ func (s Session) Settle(now time.Time) time.Time {
 func (c *Collection) settlesAt() time.Time {
 	source := &c.table.store.source
 	if c.owesMembers() {
-		return c.quiet.end(source.longQuiet(), source.longQuiet())
+		long := max(source.longQuiet(), source.Absent) // so that the clocks of its names have ended
+		return c.quiet.end(long, long)
 	}
 	return c.quiet.end(source.Quiet, source.longQuiet())
 }
@@ -57,11 +58,13 @@ func (c *Collection) settlesAt() time.Time {
 func (t *Table) settleCollection(c *Collection, now time.Time) {
 	if !c.quiet.synced {
 		if c.owesMembers() {
-			if t.behindRelay() {
+			switch {
+			case !t.behindRelay():
+				c.quiet.trustAll(c.log.live.head) // the server takes versions for names only, and has these
+			case !c.owesLateNames():
 				c.reopen() // its own control plane may be away: it waits for that
 				return
 			}
-			c.quiet.trustAll(c.log.live.head) // the server takes versions for names only, and has these
 		}
 		t.completed(c)
 		return
