@@ -13,6 +13,8 @@ LDFLAGS := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 # methods by name: the linker has to keep each exported method of each type then.
 FLAGS := -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)'
 
+BIN ?= bin/xdsrelay
+
 # What the targets below look at, and how long each fuzz target runs.
 PACKAGES ?= ./...
 FUZZTIME ?= 20s
@@ -38,7 +40,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/xdsrelay
-	CGO_ENABLED=0 go build $(FLAGS) -o bin/xdsrelay ./cmd/xdsrelay
+	CGO_ENABLED=0 go build $(FLAGS) -o $(BIN) ./cmd/xdsrelay
 
 .PHONY: demo
 demo: ## run a control plane, a relay and clients on this machine
@@ -88,6 +90,14 @@ reproducible: ## build the program twice from nothing, and compare the bytes: ta
 		(cd "$$folder/$$copy" && CGO_ENABLED=0 GOCACHE="$$folder/cache-$$copy" go build -buildvcs=false $(FLAGS) -o "$$folder/$$copy.bin" ./cmd/xdsrelay); \
 	done; \
 	sha256sum "$$folder"/*.bin; cmp "$$folder/one.bin" "$$folder/two.bin"
+
+.PHONY: package
+package: ## build archives, Debian packages, images and their checksums into dist/ (ARCHES="amd64 arm64")
+	deploy/package/build.sh
+
+.PHONY: package-check
+package-check: ## build the packages twice, compare the bytes, and install and start what is in dist/
+	deploy/package/check.sh
 
 # "go test -fuzz" takes one target of one package at a time. The first line
 # makes a package that does not compile an error and not one without targets.

@@ -46,6 +46,7 @@ type Options struct {
 	Memory   int64                // bytes that the process may take; 0: no limit
 	Dial     upstream.Dial        // how control planes are reached; the zero value: by the system
 	Disk     disk.Disk            // where cache.dir is; nil: the machine's
+	Serving  func()               // Run calls it once, when clients and operators are served; nil: nobody waits for that
 
 	used func() int64 // bytes of memory; nil: [load.Used]
 }
@@ -92,7 +93,8 @@ type Relay struct {
 	// workloads are the SPIFFE Workload APIs that certificates come from.
 	workloads *workload.Sources
 
-	stop context.CancelFunc
+	stop  context.CancelFunc
+	ready func() // Options.Serving
 
 	started  time.Time
 	serving  atomic.Bool
@@ -124,7 +126,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	lines := lograte.New(opts.Log.Handler(), cfg.Log.PerMinute, collectors.LogLineLeftOut)
 	r := &Relay{
 		log: slog.New(lines.Handler()), lines: lines, audit: slog.New(lines.Unlimited()), level: opts.Level,
-		version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry,
+		version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry, ready: opts.Serving,
 	}
 	r.door, r.panics = door.New(r.log, collectors.Door()), contain.New(r.log, collectors.Panics())
 	r.workloads = workload.NewSources(r.log, collectors.Workloads(), r.panics)
@@ -360,6 +362,9 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	})
 	defer func() { _ = web.Close() }() // its listener's error is of no use any more
 	r.serving.Store(true)
+	if r.ready != nil {
+		r.ready()
+	}
 	r.log.Info("serving", append(r.ports.addresses(), r.about(admin.Addr().String())...)...)
 
 	select {

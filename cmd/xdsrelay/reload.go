@@ -21,6 +21,9 @@ type configuration struct {
 	path  string                         // of the file
 	watch bool                           // whether the relay watches the file
 
+	manager manager       // is told what the relay does
+	serving chan struct{} // closed once the relay serves
+
 	file  *filewatch.File // nil: the relay does not watch the file, or cannot
 	why   error
 	asked chan os.Signal // one slot: a SIGHUP arrived
@@ -41,23 +44,36 @@ func (c *configuration) follow() (stop func()) {
 }
 
 // reloads makes the relay reload at each SIGHUP and each change of the file, until ctx ends. A
-// draining relay does not reload. stop waits for the end of a reload.
+// draining relay does not reload. stop waits for the end of a reload. One goroutine tells the
+// service manager all states, so that it hears them in order.
 func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := wake.New()
 	var wg sync.WaitGroup
 	wg.Go(func() { c.run(ctx, changed, log) })
 	wg.Go(func() {
+		serving := c.serving // nil: the manager knows
 		for {
 			select {
 			case <-ctx.Done():
+				c.manager.tell(stateStopping, log)
 				return
+			case <-serving:
+				c.manager.tell(stateReady, log)
+				serving = nil
+				continue
 			case <-c.asked:
 				log.Info("reloading the configuration", "because", "SIGHUP")
 			case <-changed:
 				log.Info("reloading the configuration", "because", "its file changed")
 			}
+			if serving != nil {
+				c.reload(ctx, r, log)
+				continue
+			}
+			c.manager.tell(stateReloading, log)
 			c.reload(ctx, r, log)
+			c.manager.tell(stateReady, log)
 		}
 	})
 	return func() {

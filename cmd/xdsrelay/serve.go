@@ -39,7 +39,8 @@ and so on). The environment overrides the file.
 ` + exitCodes("the configuration or a file that it names is not usable, an address is in use, or the relay failed") + `
 
 A process manager may start the relay again after 1: somebody may have repaired the
-file. After 2 it need not (systemd: RestartPreventExitStatus=2).`,
+file. After 2 it need not (systemd: RestartPreventExitStatus=2). A systemd service of
+Type=notify is told when the relay serves, reloads and drains.`,
 		Example: `  xdsrelay serve --config xdsrelay.yaml
   xdsrelay serve --config xdsrelay.yaml --listen :18100 --log-format json`,
 		Args: noArguments,
@@ -50,7 +51,10 @@ file. After 2 it need not (systemd: RestartPreventExitStatus=2).`,
 		if err := file.find(); err != nil {
 			return err
 		}
-		c := &configuration{load: file.load, path: file.path, watch: *watch && file.path != stdin}
+		c := &configuration{
+			load: file.load, path: file.path, watch: *watch && file.path != stdin,
+			manager: manager(os.Getenv("NOTIFY_SOCKET")), serving: make(chan struct{}),
+		}
 		stop := c.follow()
 		defer stop()
 		cfg, err := c.load()
@@ -96,6 +100,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, options re
 	if err := more.open(ctx, &cfg.Server); err != nil {
 		return err
 	}
+	options.Serving = func() { close(c.serving) }
 	r, err := relay.New(cfg, options)
 	if err != nil {
 		return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: "xdsrelay validate also checks the files that a configuration names"}
