@@ -189,6 +189,7 @@ type Upstream struct {
 	// The relay asks a server of the state of the world, on a stream of its own, for what it may have left out of
 	// its answers.
 	CheckLists   bool     `yaml:"check_lists"`
+	Wildcard     Wildcard `yaml:"wildcard"`
 	Backoff      Backoff  `yaml:"backoff"`
 	Failback     Duration `yaml:"failback"`      // interval of trying a better endpoint while a worse one serves (LOC-6)
 	Batch        Duration `yaml:"batch"`         // the relay sends subscriptions of this time in one request

@@ -85,6 +85,7 @@ func DefaultUpstream() Upstream {
 		Keepalive:       Keepalive{Time: Duration(10 * time.Second), Timeout: Duration(10 * time.Second)},
 		ResponseTimeout: Duration(8 * time.Second),
 		CheckLists:      true,
+		Wildcard:        AutoWildcard,
 		Backoff:         Backoff{Base: Duration(500 * time.Millisecond), Max: Duration(5 * time.Second)},
 		Failback:        Duration(30 * time.Second),
 		Batch:           Duration(5 * time.Millisecond),

@@ -111,6 +111,21 @@ func (w *WentBack) UnmarshalText(text []byte) error {
 	return oneOf(w, text, ReportBack, IgnoreBack)
 }
 
+// Wildcard is how an incremental control plane is asked for all resources of a type (SUB-14).
+type Wildcard string
+
+// The forms.
+const (
+	AutoWildcard     Wildcard = "auto"     // by a first request without names, and by "*" too where that stays unanswered
+	LegacyWildcard   Wildcard = "legacy"   // by a first request without names
+	ExplicitWildcard Wildcard = "explicit" // by "*"
+)
+
+// UnmarshalText takes auto, legacy or explicit.
+func (w *Wildcard) UnmarshalText(text []byte) error {
+	return oneOf(w, text, AutoWildcard, LegacyWildcard, ExplicitWildcard)
+}
+
 // LoadReports is what becomes of the load reports of clients (LRS-1).
 type LoadReports string
 

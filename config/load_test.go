@@ -115,6 +115,7 @@ func TestParseEveryKey(t *testing.T) {
 			Keepalive:      Keepalive{Time: 0, Timeout: Duration(11 * time.Second)},
 
 			ResponseTimeout: Duration(9 * time.Second),
+			Wildcard:        ExplicitWildcard,
 			Backoff:         Backoff{Base: Duration(12 * time.Millisecond), Max: Duration(13 * time.Second)},
 			Failback:        Duration(14 * time.Second),
 			Batch:           Duration(15 * time.Millisecond),

@@ -116,7 +116,7 @@ func (a adminState) viewSession(s *session) admin.Session {
 		Clients: a.relay.hub.users(s), Streams: st.Streams, StreamsOpened: st.Opened, StreamsLost: st.Lost,
 		EndpointChanges: st.EndpointChanges, Requests: st.Requests, Responses: st.Responses,
 		Acks: st.Acks, Nacks: st.Nacks, LastResponse: st.Freshness.LastResponse, Refused: st.Refused,
-		Unavailable: st.Unavailable, Tables: s.store.Stats(),
+		Unavailable: st.Unavailable, Unanswered: st.Unanswered, Tables: s.store.Stats(),
 	}
 	if s.loads != nil {
 		if loads := s.loads.Status(); loads.Clients > 0 || !loads.LastSent.IsZero() {

@@ -149,6 +149,7 @@ func serverConfig(u config.Upstream, fullState map[string]bool, log *slog.Logger
 		Backoff:          upstream.Backoff{Base: u.Backoff.Base.Std(), Max: u.Backoff.Max.Std()},
 		FailbackInterval: u.Failback.Std(),
 		TrustLists:       !u.CheckLists,
+		Wildcard:         upstream.WildcardForm(u.Wildcard), // they have the same words
 		Batch:            atOnce(u.Batch),
 		Nack:             nackOf(u),
 		Poll:             upstream.Poll{Interval: u.Poll.Interval.Std(), Timeout: u.Poll.Timeout.Std(), AbsentAfter: u.AbsentAfter.Std()},

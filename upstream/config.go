@@ -58,6 +58,8 @@ type Config struct {
 	// TrustLists has the lists of a server of the state of the world count as they are: it is not asked, on a stream
 	// of its own, for names that were added and that it leaves unanswered, nor whether what a list lacks is gone.
 	TrustLists bool
+	// Wildcard is how an incremental server is asked for the wildcard of a type.
+	Wildcard WildcardForm
 	// Outages is told whether the control plane can be reached. Given to the next Upstream it
 	// keeps that knowledge; nil means one of the Upstream's own.
 	Outages *Outages

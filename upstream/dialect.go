@@ -73,11 +73,12 @@ func (a APIType) response() *wire.Received {
 // deltaDialect is the incremental one. The server keeps the set of names.
 type deltaDialect struct {
 	asked map[string]struct{} // types that a request was made for
+	form  WildcardForm        // of the wildcard
 }
 
 // subscribe asks for the wildcard by an empty request where it is the first one for the
 // type on the stream: some servers know no other form (SUB-14). Names go into requests
-// behind it.
+// behind it, and "*" for servers that may not know that form.
 func (d *deltaDialect) subscribe(sub wire.Subscription, reserved, limit int) []request {
 	if len(sub.Subscribe)+len(sub.Unsubscribe) == 0 {
 		return nil
@@ -85,9 +86,12 @@ func (d *deltaDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 	var out []request
 	if _, asked := d.asked[sub.TypeURL]; !asked {
 		d.asked[sub.TypeURL] = struct{}{}
-		if names, all := withoutWildcard(sub.Subscribe); all {
+		if names, all := withoutWildcard(sub.Subscribe); all && d.form != WildcardExplicit {
 			out = append(out, everything(sub.TypeURL, sub.Versions, names))
-			sub.Subscribe, sub.Versions, reserved = names, nil, 0
+			if d.form != WildcardAuto {
+				sub.Subscribe = names
+			}
+			sub.Versions, reserved = nil, 0
 		}
 	} else {
 		sub.Versions = nil // no server reads them any more

@@ -26,6 +26,7 @@ type report struct {
 	status   Status
 	refused  map[wire.StreamID]string // why, of types by their streams
 	lacking  map[string]struct{}      // types that cannot be asked for; written by the owner alone
+	quiet    map[string]struct{}      // types whose wildcard was not answered
 }
 
 func newReport(upstream, endpoint string, log *slog.Logger, cfg SessionConfig) *report {
@@ -44,6 +45,7 @@ func (r *report) Status() Status {
 	defer r.statusMu.Unlock()
 	st := r.status
 	st.Unavailable = sortedKeys(r.lacking)
+	st.Unanswered = sortedKeys(r.quiet)
 	if len(r.refused) > 0 {
 		st.Refused = make(map[string]string, len(r.refused))
 	}

@@ -534,7 +534,9 @@ func TestResubscribeNoMore_LIM2(t *testing.T) {
 		n := newNetwork(t)
 		srv := n.serve("a")
 		store := newStore(sub(clusters, "*"))
-		run(t, newUpstream(t, n.config("a")), store, nil)
+		cfg := n.config("a")
+		cfg.Wildcard = WildcardLegacy
+		run(t, newUpstream(t, cfg), store, nil)
 		srv.accept().next()
 		store.get(func(s *memStore) { s.anew = true })
 		store.want(0, []wireSubscription{sub(clusters, "*", "x")}, sub(clusters, "x"))

@@ -51,6 +51,8 @@ type Status struct {
 	// Unavailable are the wanted types, sorted, that have no service of their own, so
 	// that a control plane with one stream per type cannot be asked for them.
 	Unavailable []string
+	// Unanswered are the types, sorted, whose wildcard the server has not answered since it was first asked (SUB-14).
+	Unanswered []string
 
 	// Counts since the session began.
 	Opened, Lost    uint64 // streams; Lost without those that the session itself ended

@@ -27,6 +27,7 @@ type streamLink struct {
 	opening *query               // the first request
 	doubt   *doubt               // the stream waits until that is decided
 	unsure  bool                 // the stream is to begin anew, which shows what is there
+	unheard map[string]*unheard  // wildcards that are not answered, by type
 	nacks   nacks
 }
 
@@ -138,6 +139,7 @@ func (k *streamLink) ask(sub wire.Subscription) {
 	if len(reqs) > 0 {
 		k.owes(sub, first, now)
 		k.awaitAdded(sub.TypeURL, now)
+		k.awaitAll(sub, first, now)
 	}
 }
 
@@ -262,6 +264,7 @@ func (k *streamLink) respond(r *wire.Received, at time.Time) {
 	l.answered(at)
 	if asked {
 		c.took(e.typeURL)
+		k.heardAll(r)
 	}
 	if l.draining {
 		return // nothing can be written any more, and its nonce ends with the stream
@@ -379,6 +382,7 @@ func (k *streamLink) elapse(now time.Time) {
 		k.answerWaiting(typeURL)
 	}
 	k.elapseAdded(now)
+	k.elapseQuiet(now)
 }
 
 // reply writes an ACK or a NACK.
@@ -399,7 +403,7 @@ func (k *streamLink) reply(e envelope, reason error) {
 func (k *streamLink) newDialect() dialect {
 	c, id := k.client, k.line.id
 	if !c.cfg.APIType.State() {
-		return &deltaDialect{asked: make(map[string]struct{})}
+		return &deltaDialect{asked: make(map[string]struct{}), form: c.remote.up.wildcards.of()}
 	}
 	return &stateDialect{
 		fullState: c.cfg.FullState, perType: c.cfg.APIType.PerType(), types: make(map[string]*stateType), checks: c.checksLists(),

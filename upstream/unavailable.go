@@ -84,6 +84,20 @@ func (r *report) noteUnavailable(types map[string]struct{}) {
 	r.lacking = types
 }
 
+// noteQuiet has Status say that the server does not answer a type's wildcard, or that it does.
+func (r *report) noteQuiet(typeURL string, quiet bool) {
+	r.statusMu.Lock()
+	defer r.statusMu.Unlock()
+	if !quiet {
+		delete(r.quiet, typeURL)
+		return
+	}
+	if r.quiet == nil {
+		r.quiet = make(map[string]struct{})
+	}
+	r.quiet[typeURL] = struct{}{}
+}
+
 // noteRefused has Status say why the server refuses a type, or with no reason that it does not any more. The stream is
 // that of the type, or stands for those of all types.
 func (r *report) noteRefused(stream wire.StreamID, reason string) {

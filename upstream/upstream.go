@@ -31,6 +31,7 @@ type Upstream struct {
 	entrance *entrance
 	answered *lru.Cache[string, struct{}] // types, of any scope
 	lists    *lists
+	wildcards
 
 	reuses atomic.Bool // the control plane uses versions for several contents: none are presented
 }
@@ -56,7 +57,7 @@ func New(cfg Config) (*Upstream, error) {
 	}
 	answered, _ := lru.New[string, struct{}](maxAnswered) // it fails for other sizes only
 	u := &Upstream{
-		cfg: cfg, roster: newRoster(), causes: new(causes), answered: answered, lists: newLists(),
+		cfg: cfg, roster: newRoster(), causes: new(causes), answered: answered, lists: newLists(), wildcards: wildcards{form: cfg.Wildcard},
 		entrance: newEntrance(cfg.Outages, cfg.Backoff.Base, cfg.Backoff.Max),
 	}
 	if u.keys, err = openKeyring(&cfg); err != nil {

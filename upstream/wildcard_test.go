@@ -3,6 +3,7 @@ package upstream
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,111 @@ func TestSUB14EmptyFirstRequest(t *testing.T) {
 			if !same {
 				t.Errorf("requests %v, want %v", got, c.want)
 			}
+		})
+	}
+}
+
+// written is how a request reads: its type is the first letter of c(lusters) or l(isteners).
+func written(req *discoveryv3.DeltaDiscoveryRequest) string {
+	switch {
+	case req.GetResponseNonce() != "":
+		return "ack"
+	case len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe()) == 0:
+		return short(req.GetTypeUrl()) + " nothing"
+	}
+	return short(req.GetTypeUrl()) + " " + strings.Join(append(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()...), " ")
+}
+
+func short(typeURL string) string {
+	return strings.ToLower(typeURL[strings.LastIndexByte(typeURL, '.')+1:])
+}
+
+// asked expects the requests of a stream until a time has passed.
+func (ss *serverStream) asked(within time.Duration, want ...string) {
+	ss.t.Helper()
+	<-time.After(within)
+	synctest.Wait()
+	var got []string
+	for len(ss.reqs) > 0 {
+		got = append(got, written(<-ss.reqs))
+	}
+	if !slices.Equal(got, want) {
+		ss.t.Errorf("within %v the server was asked %q, want %q", within, got, want)
+	}
+}
+
+// A server that does not know the wildcard's legacy form is asked for "*" after five seconds, and each stream
+// after that at once (SUB-14).
+func TestSUB14Explicit(t *testing.T) {
+	type begin func(form WildcardForm, subs ...wire.Subscription) (*running, func() *serverStream)
+	for name, play := range map[string]func(t *testing.T, run begin){
+		"SUB-14 a server that answers the explicit form only": func(t *testing.T, run begin) {
+			r, accept := run(WildcardAuto, sub(clusters, "*"))
+			ss := accept()
+			ss.asked(explicitAfter-1, "cluster nothing")
+			ss.asked(1, "cluster *")
+			if got := r.Status().Unanswered; !slices.Equal(got, []string{clusters}) {
+				t.Errorf("unanswered: %q", got)
+			}
+			ss.respond(clusters, "0")
+			ss.respond(clusters, "1", "a")
+			ss.asked(time.Second, "ack", "ack")
+			if got := r.Status().Unanswered; len(got) > 0 {
+				t.Errorf("unanswered: %q", got)
+			}
+			ss.end <- status.Error(codes.Unavailable, "again")
+			ss = accept()
+			ss.asked(2*explicitAfter, "cluster nothing", "cluster *")
+		},
+		"SUB-14 a server that answers the legacy form of another type, and has nothing of this one": func(t *testing.T, run begin) {
+			r, accept := run(WildcardAuto, sub(clusters, "*"), sub(listeners, "*"))
+			ss := accept()
+			ss.asked(time.Second, "cluster nothing", "listener nothing")
+			ss.respond(clusters, "1")
+			ss.asked(2*explicitAfter, "ack")
+			if got := r.Status().Unanswered; !slices.Equal(got, []string{listeners}) {
+				t.Errorf("unanswered: %q", got)
+			}
+		},
+		"SUB-14 a server that has nothing at all": func(_ *testing.T, run begin) {
+			_, accept := run(WildcardAuto, sub(clusters, "*"))
+			ss := accept()
+			ss.asked(2*explicitAfter, "cluster nothing", "cluster *")
+			ss.end <- status.Error(codes.Unavailable, "again")
+			ss = accept()
+			ss.asked(explicitAfter-1, "cluster nothing")
+			ss.asked(1, "cluster *")
+			ss.asked(time.Minute)
+		},
+		"SUB-14 a wildcard that is let go before": func(t *testing.T, run begin) {
+			r, accept := run(WildcardAuto, sub(clusters, "*"), sub(endpoints, "e"))
+			ss := accept()
+			ss.asked(time.Second, "cluster nothing", "clusterloadassignment e")
+			r.store.(*memStore).want(0, []wire.Subscription{sub(endpoints, "e")}, unsub(clusters, "*"))
+			ss.asked(2*explicitAfter, "cluster *")
+			if got := r.Status().Unanswered; len(got) > 0 {
+				t.Errorf("unanswered: %q", got)
+			}
+		},
+		"SUB-14 legacy": func(_ *testing.T, run begin) {
+			_, accept := run(WildcardLegacy, sub(clusters, "*"))
+			accept().asked(time.Minute, "cluster nothing")
+		},
+		"SUB-14 explicit": func(_ *testing.T, run begin) {
+			_, accept := run(WildcardExplicit, sub(clusters, "*"))
+			accept().asked(time.Minute, "cluster *")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				srv := n.serve("a")
+				play(t, func(form WildcardForm, subs ...wire.Subscription) (*running, func() *serverStream) {
+					cfg := n.config("a")
+					cfg.Wildcard, cfg.Keepalive.Response = form, -1
+					return run(t, newUpstream(t, cfg), newStore(subs...), nil), srv.accept
+				})
+			})
 		})
 	}
 }

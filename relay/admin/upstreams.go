@@ -67,6 +67,7 @@ type Session struct {
 	LastRejected    time.Time         `json:"last_rejected,omitzero"`
 	Refused         map[string]string `json:"refused,omitempty"`       // types that the server ends streams for, and what it said
 	Unavailable     []string          `json:"unavailable,omitempty"`   // types that have no service of their own
+	Unanswered      []string          `json:"unanswered,omitempty"`    // types whose wildcard the server never answered
 	Loads           *Loads            `json:"load_reports,omitempty"`  // nil: no client has reported
 	HeldUntil       time.Time         `json:"held_until,omitzero"`     // when clients are told of the losses that tables hold
 	Restored        int               `json:"restored,omitempty"`      // resources of an earlier process that the control plane has not confirmed

@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"sync/atomic"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// WildcardForm is how an incremental upstream is asked for the wildcard of a type (SUB-14). In the state of the world it is
+// the legacy form in any case.
+type WildcardForm string
+
+// The forms.
+const (
+	WildcardAuto     WildcardForm = "auto"     // the legacy one, and "*" beside it where that is not answered; the zero value too
+	WildcardLegacy   WildcardForm = "legacy"   // a first request that names nothing
+	WildcardExplicit WildcardForm = "explicit" // "*"
+)
+
+// explicitAfter is how long a first request that names nothing may stay unanswered, before "*" is asked for.
+const explicitAfter = 5 * time.Second
+
+// wildcards is what the servers of an upstream make of first requests that name nothing. Its methods may be called from
+// any goroutine.
+type wildcards struct {
+	form     WildcardForm
+	answered atomic.Bool // such a request was, for any type
+	needed   atomic.Bool // "*" brought what such a request did not
+}
+
+func (w *wildcards) auto() bool { return w.form == "" || w.form == WildcardAuto }
+
+// of is the form in which a stream that begins asks: auto stands for both, one behind the other.
+func (w *wildcards) of() WildcardForm {
+	switch {
+	case !w.auto():
+		return w.form
+	case w.needed.Load():
+		return WildcardAuto
+	}
+	return WildcardLegacy
+}
+
+// unheard is a first request for a wildcard that the server has not answered on its stream.
+type unheard struct {
+	due      time.Time // when "*" is asked for; zero: it was
+	explicit bool      // "*" was asked for
+}
+
+// awaitAll notes that a type's wildcard was asked for, or let go.
+func (k *streamLink) awaitAll(sub wire.Subscription, first bool, now time.Time) {
+	if _, all := withoutWildcard(sub.Unsubscribe); all {
+		delete(k.unheard, sub.TypeURL)
+	}
+	w := &k.client.remote.up.wildcards
+	_, all := withoutWildcard(sub.Subscribe)
+	if !all || !first || len(sub.Versions) > 0 || k.client.cfg.APIType.State() || !w.auto() || w.needed.Load() {
+		return
+	}
+	if k.unheard == nil {
+		k.unheard = make(map[string]*unheard)
+	}
+	k.unheard[sub.TypeURL] = &unheard{due: now.Add(explicitAfter)}
+}
+
+// quietAt is when "*" is to be asked for next, zero if it is not.
+func (k *streamLink) quietAt() (at time.Time) {
+	for _, q := range k.unheard {
+		at = moment.Earlier(at, q.due)
+	}
+	return at
+}
+
+// elapseQuiet asks for "*" where the first request has stayed unanswered. A server that answered such a request of another
+// type knows the form.
+func (k *streamLink) elapseQuiet(now time.Time) {
+	c := k.client
+	for typeURL, q := range k.unheard {
+		if !due(&q.due, now) {
+			continue
+		}
+		c.report.noteQuiet(typeURL, true)
+		if c.remote.up.wildcards.answered.Load() {
+			continue
+		}
+		q.explicit = true
+		c.report.log.Info(`endpoint does not answer a first request that names nothing: asking for "*" too`,
+			"endpoint", k.line.replica.name, "type", typeURL)
+		k.say([]request{&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: []string{wildcard}}})
+	}
+}
+
+// heardAll notes a response of a type.
+func (k *streamLink) heardAll(r *wire.Received) {
+	c, q := k.client, k.unheard[r.TypeURL]
+	switch w := &c.remote.up.wildcards; {
+	case q == nil && !w.needed.Load():
+		return
+	case q == nil:
+	case !q.explicit:
+		w.answered.Store(true)
+	case len(r.Resources) == 0:
+		return // an answer to either of the two requests
+	case !w.needed.Swap(true):
+		c.report.log.Info(`endpoint answers "*" and no first request that names nothing: asking for both from now on`,
+			"endpoint", k.line.replica.name, "type", r.TypeURL)
+	}
+	delete(k.unheard, r.TypeURL)
+	c.report.noteQuiet(r.TypeURL, false)
+}
