@@ -17,8 +17,12 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, number uint64) 
 	}
 	st.unread.acknowledged(number, st.nonces.last)
 	now := time.Now()
-	if r.rejection != nil {
+	switch {
+	case r.rejection != nil:
 		st.rejected(t, r, number, now)
+	case r.warnings != "":
+		st.shared.observer.Warned(t.url)
+		st.log(slog.LevelInfo).Info("client accepted a response with warnings", "type", t.url, "nonce", number, "warnings", r.warnings)
 	}
 	st.settle(t, r, t.flow.acknowledge(number))
 	if !t.flow.idle() {

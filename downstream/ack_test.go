@@ -37,6 +37,23 @@ func TestAcknowledgements(t *testing.T) {
 				h.Errorf("%d ACKs and %d NACKs, want one of each", acked, nacked)
 			}
 		}},
+		{"ACK-1 error_detail with warnings alone is an acceptance", func(h *harness) {
+			for i, detail := range []string{
+				` [{"key": "a", "warn": "old"}, {"key": "b", "warn": ""}]`, // from here on not
+				`[]`, `[{"key": "a", "warn": "old"}, {"key": "b", "warn": "", "error": "bad"}]`, `[{"key": "a", "error": "bad"}]`,
+				`[{"warn": "old"}]`, `[{"key": "a"}]`, `["old"]`, `[{"key": 1, "warn": "old"}]`, `{"key": "a", "warn": "old"}`, `[`,
+			} {
+				version := fmt.Sprint(i)
+				h.opaque.set(clusterType, version, "a")
+				c := h.slowClient()
+				c.subscribe(clusterType)
+				c.nack(c.wants("Cluster +a=" + version)[0], detail)
+				h.quiet()
+				if acked, nacked := h.seen.count("acked"), h.seen.count("nacked"); acked != 1 || h.seen.count("warned") != 1 || nacked != i {
+					h.Errorf("%s: %d ACKs and %d NACKs", detail, acked, nacked)
+				}
+			}
+		}},
 		{"ACK-3 what was rejected is sent again when its content changes, and not before", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a")
 			c := h.slowClient()

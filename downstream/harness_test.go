@@ -444,6 +444,7 @@ func (r *recorder) Acknowledged(_ string, d time.Duration) {
 	r.note(func() { r.took = append(r.took, d) })
 }
 func (r *recorder) Acked(string)  { r.note(func() { r.events["acked"]++ }) }
+func (r *recorder) Warned(string) { r.note(func() { r.events["warned"]++ }) }
 func (r *recorder) Nacked(string) { r.note(func() { r.events["nacked"]++ }) }
 func (r *recorder) Rejecting(typeURL string, n int) {
 	r.note(func() { r.rejecting[typeURL] += n })

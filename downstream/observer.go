@@ -74,8 +74,10 @@ type Observer interface {
 	// response, Acknowledged the time until the ACK or NACK.
 	Propagated(typeURL string, d time.Duration)
 	Acknowledged(typeURL string, d time.Duration)
-	// Acked reports an accepted response, once. Nacked reports a rejection (ACK-1, ACK-7).
+	// Acked reports an accepted response, once, and Warned one that was accepted with warnings. Nacked reports a
+	// rejection (ACK-1, ACK-7).
 	Acked(typeURL string)
+	Warned(typeURL string)
 	Nacked(typeURL string)
 	// Rejecting reports by how many the clients changed that reject something of a type
 	// (ACK-7).
@@ -115,6 +117,7 @@ func (silent) Sent(string, int, int, int, int)    {}
 func (silent) Propagated(string, time.Duration)   {}
 func (silent) Acknowledged(string, time.Duration) {}
 func (silent) Acked(string)                       {}
+func (silent) Warned(string)                      {}
 func (silent) Nacked(string)                      {}
 func (silent) Rejecting(string, int)              {}
 func (silent) Offered(string)                     {}

@@ -28,7 +28,7 @@ type downstreamSeries struct {
 
 type downstreamType struct {
 	subscriptions, rejecting                                        prometheus.Gauge
-	requests, acks, nacks, unsendable                               prometheus.Counter
+	requests, acks, warned, nacks, unsendable                       prometheus.Counter
 	responses, resources, removals, bytes, merged, offered, overdue prometheus.Counter
 	propagation, acknowledgement                                    prometheus.Observer
 }
@@ -86,6 +86,7 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 			"Clients' streams and held polls that reject something of the type now.", labelType)
 		requests  = counter("requests_total", "Requests from clients, including ACKs and NACKs.")
 		acks      = counter("acks_total", "Responses that clients acknowledged.")
+		warned    = counter("warned_acks_total", "Responses that clients acknowledged with warnings.")
 		nacks     = counter("nacks_total", "Responses that clients rejected.")
 		responses = counter("responses_total", "Responses to clients.")
 		resources = counter("resources_total", "Resources in responses to clients.")
@@ -108,6 +109,7 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 			rejecting:       rejecting.WithLabelValues(name),
 			requests:        requests.WithLabelValues(name),
 			acks:            acks.WithLabelValues(name),
+			warned:          warned.WithLabelValues(name),
 			nacks:           nacks.WithLabelValues(name),
 			responses:       responses.WithLabelValues(name),
 			resources:       resources.WithLabelValues(name),
@@ -168,6 +170,9 @@ func (d *downstreamSeries) Acknowledged(typeURL string, took time.Duration) {
 
 // Acked implements downstream.Observer.
 func (d *downstreamSeries) Acked(typeURL string) { d.of(typeURL).acks.Inc() }
+
+// Warned implements downstream.Observer.
+func (d *downstreamSeries) Warned(typeURL string) { d.of(typeURL).warned.Inc() }
 
 // Nacked implements downstream.Observer.
 func (d *downstreamSeries) Nacked(typeURL string) { d.of(typeURL).nacks.Inc() }

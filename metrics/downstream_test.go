@@ -28,6 +28,7 @@ func TestDownstream(t *testing.T) {
 	d.Acknowledged(clusterURL, 2*time.Second)
 	d.Acked(clusterURL)
 	d.Acked(endpointURL)
+	d.Warned(endpointURL)
 	d.Nacked(endpointURL)
 	d.Rejecting(endpointURL, 1)
 	d.Rejecting(clusterURL, 1)
@@ -62,6 +63,7 @@ func TestDownstream(t *testing.T) {
 		`downstream_acks_total{type="cds"}`:                                       1,
 		`downstream_acks_total{type="eds"}`:                                       1,
 		`downstream_nacks_total{type="eds"}`:                                      1,
+		`downstream_warned_acks_total{type="eds"}`:                                1,
 		`downstream_rejecting_clients{type="eds"}`:                                1,
 		`downstream_offers_total{type="lds"}`:                                     1,
 		`downstream_overdue_acks_total{type="lds"}`:                               1,

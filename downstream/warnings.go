@@ -1,0 +1,39 @@
+package downstream
+
+import (
+	"encoding/json"
+	"strings"
+
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+)
+
+// takeWarnings has a request that has error_detail, and rejects nothing, count as one without (ACK-1). agentgateway
+// accepts a response with warnings so.
+func (r *discoveryRequest) takeWarnings() {
+	if warnings(r.rejection) {
+		r.warnings, r.rejection = excerpt.Of(r.rejection.GetMessage(), excerpt.Reason), nil
+	}
+}
+
+// warnings reports whether the detail of a request is a JSON list of warnings, without an error among them.
+func warnings(detail *rpcstatus.Status) bool {
+	message := detail.GetMessage()
+	if !strings.HasPrefix(strings.TrimSpace(message), "[") {
+		return false
+	}
+	var list []struct {
+		Key, Warn *string
+		Error     any
+	}
+	if json.Unmarshal([]byte(message), &list) != nil {
+		return false
+	}
+	for _, w := range list {
+		if w.Key == nil || w.Warn == nil || w.Error != nil {
+			return false
+		}
+	}
+	return len(list) > 0
+}
