@@ -149,6 +149,8 @@ type Admin struct {
 	Listen string   `yaml:"listen"`          // host:port, or unix:///path
 	Hosts  []string `yaml:"hosts,omitempty"` // names by which it is asked, beside its own (ACC-7)
 
+	ProbesListen string `yaml:"probes_listen,omitempty"` // as Listen, for probes alone; empty: none
+
 	SocketMode FileMode `yaml:"socket_mode"` // of the file of a unix socket
 
 	TLS        *ServerTLS `yaml:"tls,omitempty"`         // nil: plaintext

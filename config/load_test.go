@@ -97,7 +97,7 @@ func TestParseEveryKey(t *testing.T) {
 		},
 		Admin: Admin{
 			Listen: "[::1]:19443", SocketMode: 0o660, Hosts: []string{"xdsrelay.example.com", "*.relays.svc"},
-			TLS: &ServerTLS{CertFile: "admin.pem", KeyFile: "admin.key", ClientCAFile: "operators.pem"}, TokensFile: "/etc/xdsrelay/operators",
+			TLS: &ServerTLS{CertFile: "admin.pem", KeyFile: "admin.key", ClientCAFile: "operators.pem"}, TokensFile: "/etc/xdsrelay/operators", ProbesListen: ":19102",
 		},
 		Upstreams: []Upstream{{
 			Name:           "one",

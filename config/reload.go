@@ -21,6 +21,7 @@ func restartKeys() []string {
 		"server.rest_listen",
 		"server.listeners",
 		"admin.listen",
+		"admin.probes_listen",
 		"admin.tls",
 		"admin.tokens_file",
 		"admin.socket_mode",

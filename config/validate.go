@@ -29,6 +29,9 @@ func (c *Config) check() *checker {
 	k.enums(c)
 	k.server(&c.Server)
 	k.address("admin.listen", c.Admin.Listen, listening)
+	if c.Admin.ProbesListen != "" {
+		k.address("admin.probes_listen", c.Admin.ProbesListen, listening)
+	}
 	k.hosts("admin.hosts", c.Admin.Hosts)
 	k.serverTLS("admin.tls", c.Admin.TLS)
 	k.listeners(c)

@@ -20,7 +20,10 @@ const adminIndex = `xdsrelay %s
 `
 
 // adminPort serves operators.
-type adminPort struct{ relay *Relay }
+type adminPort struct {
+	relay   *Relay
+	anybody bool // may ask, whatever the access of the admin port: names of scopes are not shown
+}
 
 // handler has all pages. All but the commands of operators are read-only.
 func (a adminPort) handler() http.Handler {
@@ -29,9 +32,7 @@ func (a adminPort) handler() http.Handler {
 		admin.Text(w, http.StatusOK, fmt.Sprintf(adminIndex, a.relay.version))
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.relay.gather, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.HandleFunc("GET /livez", a.serveLive)
-	mux.HandleFunc("GET /healthz", a.serveLive)
-	mux.HandleFunc("GET /readyz", a.serveReady)
+	a.handleProbes(mux)
 	mux.HandleFunc("GET /config", a.serveConfig)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -43,4 +44,17 @@ func (a adminPort) handler() http.Handler {
 	}
 	pages.Handle(mux)
 	return mux
+}
+
+// probes has the pages for orchestrators alone.
+func (a adminPort) probes() http.Handler {
+	mux := http.NewServeMux()
+	a.handleProbes(mux)
+	return mux
+}
+
+func (a adminPort) handleProbes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /livez", a.serveLive)
+	mux.HandleFunc("GET /healthz", a.serveLive)
+	mux.HandleFunc("GET /readyz", a.serveReady)
 }

@@ -67,7 +67,7 @@ func TestAdminTokens_ACC7(t *testing.T) {
 		{"GET", "/livez/../clients", "", http.StatusUnauthorized, ""},
 	} {
 		reached, operator := false, ""
-		page := adminPort{r}.admit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { reached, operator = true, operatorOf(req) }))
+		page := adminPort{relay: r}.admit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { reached, operator = true, operatorOf(req) }))
 		req := httptest.NewRequest(tt.method, tt.path, nil)
 		if tt.authorization != "" {
 			req.Header.Set("Authorization", tt.authorization)

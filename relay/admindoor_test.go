@@ -38,7 +38,7 @@ func TestAdminHosts_ACC7(t *testing.T) {
 			r := &Relay{door: newDoor(t, slog.New(slog.DiscardHandler))}
 			r.now.Store(&inForce{config: &config.Config{Admin: config.Admin{Listen: "own.example.com:19100", Hosts: tt.hosts}}})
 			reached := false
-			door := adminPort{r}.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+			door := adminPort{relay: r}.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 			req := httptest.NewRequest(http.MethodGet, "/clients", nil)
 			req.Host = tt.host
 			w := httptest.NewRecorder()

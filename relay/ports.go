@@ -129,6 +129,9 @@ func (all ports) Recheck(by identity.Caller) time.Duration {
 // to be called before Run.
 func (r *Relay) ServeREST(rest net.Listener) { r.ports[0].rest = rest }
 
+// ServeProbes has Run answer probes, and nothing else, on lis, too, and close it. It is to be called before Run.
+func (r *Relay) ServeProbes(lis net.Listener) { r.probes = lis }
+
 // ServeListener has Run serve clients on the socket of a listener of server.listeners, and close
 // the socket. It is to be called before Run, for each of them.
 func (r *Relay) ServeListener(name string, lis net.Listener) error {
@@ -148,12 +151,12 @@ func (r *Relay) ServeListener(name string, lis net.Listener) error {
 type serving struct {
 	relay  *Relay
 	polls  []*http.Server
-	failed chan error // has room for one error of each socket, and one of the admin port
+	failed chan error // has room for one error of each socket, those of operators and probes too
 }
 
 // serveClients serves on every socket of every port. The caller closes polls.
 func (r *Relay) serveClients(wg *sync.WaitGroup) (*serving, error) {
-	s := &serving{relay: r, failed: make(chan error, 2*len(r.ports)+1)}
+	s := &serving{relay: r, failed: make(chan error, 2*len(r.ports)+2)}
 	for _, p := range r.ports {
 		if p.grpc == nil && p.rest == nil {
 			return nil, fmt.Errorf("listener %q has no socket", p.Name)

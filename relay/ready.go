@@ -306,7 +306,7 @@ func (a adminPort) serveReady(w http.ResponseWriter, req *http.Request) {
 	if !v.Ready {
 		code = http.StatusServiceUnavailable
 	}
-	if a.relay.admin.tokens == nil && (!v.Ready || wantsJSON(req)) { // names of scopes are not for everybody
+	if !a.anybody && a.relay.admin.tokens == nil && (!v.Ready || wantsJSON(req)) { // names of scopes are not for everybody
 		v.Scopes = a.relay.health.scopes()
 	}
 	if wantsJSON(req) {

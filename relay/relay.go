@@ -96,6 +96,8 @@ type Relay struct {
 	stop  context.CancelFunc
 	ready func() // Options.Serving
 
+	probes net.Listener // for probes alone, before Run; nil: they come to the admin port
+
 	started  time.Time
 	serving  atomic.Bool
 	draining atomic.Bool
@@ -320,7 +322,11 @@ func (r *Relay) about(admin string) []any {
 	for i := range cfg.Upstreams {
 		upstreams = append(upstreams, cfg.Upstreams[i].Name)
 	}
-	return []any{"admin", admin, "version", r.version, "config", cfg.File(), "tls", cfg.Server.TLS != nil, "upstreams", strings.Join(upstreams, ",")}
+	addresses := []any{"admin", admin}
+	if r.probes != nil {
+		addresses = append(addresses, "probes", r.probes.Addr().String())
+	}
+	return append(addresses, "version", r.version, "config", cfg.File(), "tls", cfg.Server.TLS != nil, "upstreams", strings.Join(upstreams, ","))
 }
 
 // Run serves clients on xds and operators on admin until ctx ends; then it drains
@@ -352,15 +358,24 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 		return err
 	}
 	defer clients.close()
-	pages := adminPort{r}
-	web := newAdminServer(pages.door(pages.admit(pages.containing(pages.handler()))), r.log)
-	web.ErrorLog = slog.NewLogLogger(r.door.AdminHTTPLog(), slog.LevelDebug)
-	wg.Go(func() {
-		if err := web.Serve(r.admin.secure(admin)); !errors.Is(err, http.ErrServerClosed) {
-			clients.failed <- fmt.Errorf("admin port: %w", err)
-		}
-	})
-	defer func() { _ = web.Close() }() // its listener's error is of no use any more
+	pages := adminPort{relay: r}
+	web := func(lis net.Listener, handler http.Handler) *http.Server {
+		s := newAdminServer(handler, r.log)
+		s.ErrorLog = slog.NewLogLogger(r.door.AdminHTTPLog(), slog.LevelDebug)
+		wg.Go(func() {
+			if err := s.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
+				clients.failed <- fmt.Errorf("admin port: %w", err)
+			}
+		})
+		return s
+	}
+	operators := web(r.admin.secure(admin), pages.door(pages.admit(pages.containing(pages.handler()))))
+	defer func() { _ = operators.Close() }() // its listener's error is of no use any more
+	if r.probes != nil {
+		open := adminPort{r, true}
+		probes := web(r.probes, open.containing(open.probes()))
+		defer func() { _ = probes.Close() }()
+	}
 	r.serving.Store(true)
 	if r.ready != nil {
 		r.ready()

@@ -75,7 +75,7 @@ func TestWatchdog_SUR5(t *testing.T) {
 		r := new(Relay)
 		page := func() (int, string) {
 			w := httptest.NewRecorder()
-			adminPort{r}.serveLive(w, nil)
+			adminPort{relay: r}.serveLive(w, nil)
 			return w.Code, w.Body.String()
 		}
 		live := func(want bool, what string) {

@@ -97,7 +97,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, options re
 	defer func() { _ = admin.Close() }()
 	var more opened
 	defer more.close()
-	if err := more.open(ctx, &cfg.Server); err != nil {
+	if err := more.open(ctx, cfg); err != nil {
 		return err
 	}
 	options.Serving = func() { close(c.serving) }
@@ -123,13 +123,19 @@ func warn(cfg *config.Config, log *slog.Logger) {
 	}
 }
 
-// opened are the sockets for clients beside that of server.listen.
+// opened are the sockets beside those of server.listen and admin.listen.
 type opened struct {
-	rest  net.Listener // nil: none
-	named map[string]net.Listener
+	rest, probes net.Listener // nil: none
+	named        map[string]net.Listener
 }
 
-func (o *opened) open(ctx context.Context, s *config.Server) (err error) {
+func (o *opened) open(ctx context.Context, cfg *config.Config) (err error) {
+	if a := &cfg.Admin; a.ProbesListen != "" {
+		if o.probes, err = listen(ctx, "admin.probes_listen", a.ProbesListen, a.SocketMode); err != nil {
+			return err
+		}
+	}
+	s := &cfg.Server
 	if s.RESTListen != "" {
 		if o.rest, err = listen(ctx, "server.rest_listen", s.RESTListen, s.SocketMode); err != nil {
 			return err
@@ -145,8 +151,11 @@ func (o *opened) open(ctx context.Context, s *config.Server) (err error) {
 	return nil
 }
 
-// serve has a relay serve clients on them.
+// serve has a relay serve clients and probes on them.
 func (o *opened) serve(r *relay.Relay) error {
+	if o.probes != nil {
+		r.ServeProbes(o.probes)
+	}
 	if o.rest != nil {
 		r.ServeREST(o.rest)
 	}
@@ -160,8 +169,10 @@ func (o *opened) serve(r *relay.Relay) error {
 
 // close closes what the relay has not closed: all of it, if there is no relay.
 func (o *opened) close() {
-	if o.rest != nil {
-		_ = o.rest.Close()
+	for _, lis := range []net.Listener{o.rest, o.probes} {
+		if lis != nil {
+			_ = lis.Close()
+		}
 	}
 	for _, lis := range o.named {
 		_ = lis.Close()

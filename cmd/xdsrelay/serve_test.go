@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -115,6 +116,44 @@ func serving(t *testing.T, log *bufio.Scanner) map[string]string {
 	}
 	t.Fatal("the relay ended before it served")
 	return nil
+}
+
+// Anybody may probe by admin.probes_listen, by any host name, and see nothing else there.
+func TestServeProbes_ACC7_SUR5(t *testing.T) {
+	file := write(t, "x.yaml", good+fmt.Sprintf(`
+server: {listen: "127.0.0.1:0", drain: 10ms}
+admin: {listen: "127.0.0.1:0", probes_listen: "127.0.0.1:0", tokens_file: %s}
+`, write(t, "tokens", "me act secret-of-an-operator\n")))
+	_, log, stop := background(t, "serve", "--config", file)
+	address := serving(t, log)["probes"]
+	for request, want := range map[string]int{
+		"GET /livez": 200, "HEAD /healthz": 200, "GET /readyz": 503, "GET /readyz?output=json": 503,
+		"GET /": 404, "GET /metrics": 404, "GET /clients": 404, "GET /config": 404, "GET /debug/pprof/": 404,
+		"POST /livez": 405, "POST /hold": 404,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "pods.example.com"
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want || strings.Contains(string(body), "scope") {
+			t.Errorf("%s: %s: %s, want %d and no scopes", request, answer.Status, body, want)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 }
 
 func TestServeFails(t *testing.T) {
