@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/bootstrap"
 	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"google.golang.org/grpc/codes"
@@ -93,6 +94,11 @@ func TestGRPCBootstraps_ABS2_LOC3(t *testing.T) {
 			r.require(t, kind.name, kind.missing)
 			exampleFallback(t, r, kind)
 		})
+		t.Run("ABS-2 xdsrelay bootstrap/"+kind.name, func(t *testing.T) {
+			t.Parallel()
+			r.require(t, kind.name, kind.missing)
+			madeBootstrap(t, r, kind)
+		})
 		t.Run("LOC-3 grpc-federation.json/"+kind.name, func(t *testing.T) {
 			t.Parallel()
 			r.require(t, kind.name, kind.missing)
@@ -112,6 +118,34 @@ func exampleFallback(t *testing.T, r *report, kind clientKind) {
 	client := kind.start(t, bootstrap, rpcTimeout)
 	r.ran(t, func() string { return kind.name + " " + client.version() }, "examples/bootstraps/grpc-fallback.json")
 	awaitAnswer(t, client, w.names.target("service"), "a")
+}
+
+// madeBootstrap: a bootstrap that xdsrelay bootstrap makes leads to a relay, and to the control plane if the relay is
+// gone.
+func madeBootstrap(t *testing.T, r *report, kind clientKind) {
+	t.Helper()
+	w := newWorld(t, kind, xdsServers()[0], naming{})
+	w.serve(t, "a")
+	for _, relayed := range []bool{true, false} {
+		up := config.DefaultUpstream()
+		up.Default, up.Endpoints = true, [][]string{{w.server}}
+		relay := noServer
+		if relayed {
+			relay, up.Endpoints = startRelay(t, nil, w.server).addr, [][]string{{noServer}}
+		}
+		made, err := bootstrap.New(&config.Config{Server: config.Server{Listen: relay}, Upstreams: []config.Upstream{up}},
+			bootstrap.Options{ID: "checkout", Listener: config.DefaultListenerName})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := made.GRPC()
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := kind.start(t, []byte(text), rpcTimeout)
+		r.ran(t, func() string { return kind.name + " " + client.version() }, "xdsrelay bootstrap grpc")
+		awaitAnswer(t, client, w.names.target("service"), "a")
+	}
 }
 
 // exampleFederation: one relay for the services of one's own, a partner's control plane

@@ -24,7 +24,7 @@ down, the relay serves the fleet from its cache.
   xdsrelay watch 127.0.0.1:18100 --type cds`,
 	}
 	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
-		configCommand(), devCertsCommand(),
+		configCommand(), bootstrapCommand(), devCertsCommand(),
 		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), versionCommand())
 	var version strings.Builder
 	cli.Must(thisBuild().Text(&version, "xdsrelay"))
