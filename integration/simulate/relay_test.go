@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -162,7 +164,7 @@ func (p *relayProcess) start() {
 	force, done := p.force, p.done
 	go func() {
 		defer close(done)
-		if err := r.Run(ctx, force, xds, admin); err != nil && ctx.Err() == nil {
+		if err := r.Run(ctx, force, xds, admin); err != nil && p.runs() {
 			p.sim.fail("relay %s ended: %v", p.host, err)
 		}
 	}()
@@ -196,16 +198,45 @@ func (p *relayProcess) end() {
 // crash ends the relay at once: of its connections and its disk remains what a crash
 // leaves. What the process does after that reaches nobody.
 func (p *relayProcess) crash() {
-	p.sim.network.crash(p.host)
-	p.storage.crash()
 	p.mu.Lock()
 	cancel, done, force := p.cancel, p.done, p.force
-	p.cancel, p.relay = nil, nil
+	p.cancel, p.relay = nil, nil // first: the relay may end because its sockets are closed
 	p.mu.Unlock()
+	p.sim.network.crash(p.host)
+	p.storage.crash()
 	if cancel != nil {
 		cancel()
 		close(force)
 		<-done
+	}
+}
+
+// A relay that crashes may find its sockets closed before it ends: that is no fault. One that ends while it should run is.
+func TestCrash(t *testing.T) {
+	for _, crashes := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			const diskless = 9
+			s := newSimulation(t, diskless, false)
+			p := &relayProcess{sim: s, tier: 1, host: relayHost(1), storage: newStorage(0)}
+			p.start()
+			ended := p.done
+			if crashes {
+				p.storage.mu.Lock() // the crash waits here, and its sockets are closed
+				var crash sync.WaitGroup
+				crash.Go(p.crash)
+				<-ended
+				p.storage.mu.Unlock()
+				crash.Wait()
+			} else {
+				s.network.crash(p.host)
+				<-ended
+				p.end()
+			}
+			if s.failed() == crashes {
+				t.Errorf("it crashes: %t, faults: %q", crashes, s.failures)
+			}
+			s.network.close()
+		})
 	}
 }
 

@@ -71,8 +71,8 @@ type outcome struct {
 	responses int
 }
 
-// run plays operations in a bubble, of which it must be called.
-func run(tb testing.TB, seed uint64, plan []op, verbose bool) outcome {
+// newSimulation is what a seed has, before anything runs.
+func newSimulation(tb testing.TB, seed uint64, verbose bool) *simulation {
 	tb.Helper()
 	s := &simulation{
 		seed: seed, choices: choicesOf(seed), network: newNetwork(seed), contents: newContents(choicesOf(seed).delicate), began: time.Now(), verbose: verbose,
@@ -81,6 +81,13 @@ func run(tb testing.TB, seed uint64, plan []op, verbose bool) outcome {
 	if s.choices.peers {
 		s.fleet = newFleetTLS(tb)
 	}
+	return s
+}
+
+// run plays operations in a bubble, of which it must be called.
+func run(tb testing.TB, seed uint64, plan []op, verbose bool) outcome {
+	tb.Helper()
+	s := newSimulation(tb, seed, verbose)
 	s.note("seed %d: %+v", seed, s.choices)
 	s.begin()
 	for _, o := range plan {
