@@ -23,7 +23,7 @@ down, the relay serves the fleet from its cache.
   xdsrelay serve --config xdsrelay.yaml
   xdsrelay watch 127.0.0.1:18100 --type cds`,
 	}
-	root.AddCommand(serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
+	root.AddCommand(initCommand(), serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
 		configCommand(), bootstrapCommand(), devCertsCommand(),
 		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), versionCommand())
 	var version strings.Builder
