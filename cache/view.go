@@ -247,3 +247,9 @@ func (s *Store) Resolved() bool { return s.source.Resolved }
 
 // Rejections are those of the table's content.
 func (t *Table) Rejections() *Rejections { return &t.rejections }
+
+// Withholds reports whether clients are not told the server's last word of something, as the guard or an
+// operator decided (SUR-3, GATE-4).
+func (t *Table) Withholds() bool {
+	return t.upstream.held.shown() || t.upstream.held.frozen() && t.upstream.held.any()
+}

@@ -51,6 +51,7 @@ func (st *stream) rejected(t *typeState, r *discoveryRequest, number uint64, now
 	t.reject(st.shared.observer, true)
 	st.shared.observer.Nacked(t.url)
 	nack := newNack(r.nonce, t.systemVersion, r.rejection, now)
+	nack.Held = t.held()
 	st.log(slog.LevelWarn).Warn("client rejected a response", "type", t.url, "nonce", number, "reason", nack.Message)
 	st.standing.edit(func() {
 		t.status.Nacks++

@@ -354,14 +354,18 @@ func (p *poll) rejects() bool {
 	return last != nil && last.Nonce == p.nonce()
 }
 
-// status returns the poll's Status.
-func (p *poll) status() Status {
+// status returns the poll's Status. A poll that is held has what there is.
+func (p *poll) status(bool) Status {
 	p.standing.mu.Lock()
 	defer p.standing.mu.Unlock()
 	typeURL := p.request.GetTypeUrl()
 	s, known := p.standing.statusLocked(), p.polling.pollers.of(p.client)
-	s.Variant = REST
+	s.Variant, s.Relay = REST, p.form.Relay
 	s.Service = p.came.path
-	s.Types = map[string]TypeStatus{typeURL: {Subscriptions: p.subscriptions, Nacks: known.nacks, LastNack: known.last}}
+	v := TypeView{TypeStatus: TypeStatus{Subscriptions: p.subscriptions, Nacks: known.nacks, LastNack: known.last}, State: Current, Config: configSynced}
+	if known.last != nil && known.last.Nonce == p.nonce() {
+		v.State, v.Config = Rejecting, configError
+	}
+	s.Types = map[string]TypeView{typeURL: v}
 	return s
 }

@@ -46,6 +46,7 @@ type size struct{ resources, removed, bytes int }
 func (st *stream) noteSent(t *typeState, b *delivery.Batch, number uint64, is size) {
 	now := time.Now()
 	st.tell(t, b, verdict.Word{Kind: verdict.Sent}) // before flow counts it among those that are not answered
+	b.Held = t.held()
 	t.flow.send(number, b, now)
 	t.systemVersion = b.SystemVersion
 	if !b.Removal && !b.Renewal && is.resources > 0 && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {

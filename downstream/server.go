@@ -56,6 +56,8 @@ type Server struct {
 	grpc    *grpc.Server
 	health  healthState
 
+	gone departed // streams that ended lately
+
 	handlers sync.WaitGroup // of polls; none is added once the server drains or has stopped
 
 	mu      sync.Mutex        // guards what follows
@@ -69,7 +71,8 @@ type Server struct {
 // member is a stream or a held poll.
 type member interface {
 	ring()
-	status() Status
+	nodeID() string
+	status(details bool) Status
 }
 
 // NewServer returns a server that is not serving yet.
@@ -214,6 +217,7 @@ func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 		observer.StreamClosed(v.String(), status.Code(err))
 		st.log(slog.LevelDebug).Debug("stream closed", "error", err)
 		st.farewell(s.closing, err)
+		s.gone.add(st.ended(s.closing, err))
 	}()
 	return st.serve()
 }
@@ -360,12 +364,14 @@ func (s *Server) Retire(old func(context.Context) bool) {
 	}
 }
 
-// Streams lists the open streams and the held polls by ID.
-func (s *Server) Streams() []Status {
-	members := s.present()
-	all := make([]Status, 0, len(members))
-	for _, m := range members {
-		all = append(all, m.status())
+// Clients lists the open streams and the held polls by ID, those of a node unless that is "". details has
+// every name listed. It locks one stream at a time, while that is at rest.
+func (s *Server) Clients(node string, details bool) []Status {
+	var all []Status
+	for _, m := range s.present() {
+		if node == "" || m.nodeID() == node {
+			all = append(all, m.status(details))
+		}
 	}
 	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.ID, b.ID) })
 	return all

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
@@ -13,22 +15,72 @@ import (
 
 // Status is one stream or held poll on the admin port.
 type Status struct {
-	ID      uint64                `json:"id"`
-	Variant string                `json:"variant"` // one of Variants
-	Service string                `json:"service"` // the gRPC service's full name, or the path of a poll
-	Peer    string                `json:"peer"`
-	SPIFFE  string                `json:"spiffe_id,omitempty"`
-	Node    string                `json:"node"`
-	Cluster string                `json:"cluster,omitempty"`
-	Scope   string                `json:"scope"`
-	Since   time.Time             `json:"since"`
-	Leaving bool                  `json:"leaving,omitempty"` // a reload moved its subscriptions: it ends within server.drain
-	Types   map[string]TypeStatus `json:"types"`             // by type URL
+	ID      uint64              `json:"id"`
+	Variant string              `json:"variant"` // one of Variants
+	Service string              `json:"service"` // the gRPC service's full name, or the path of a poll
+	Peer    string              `json:"peer"`
+	SPIFFE  string              `json:"spiffe_id,omitempty"`
+	Node    string              `json:"node"`
+	Cluster string              `json:"cluster,omitempty"`
+	Scope   string              `json:"scope"`
+	Since   time.Time           `json:"since"`
+	Leaving bool                `json:"leaving,omitempty"` // a reload moved its subscriptions: it ends within server.drain
+	Types   map[string]TypeView `json:"types"`             // by type URL
+	Relay   bool                `json:"relay,omitempty"`   // the client is a relay, with clients of its own
 
 	Listener string  `json:"listener"`      // by which the client came
 	UID      *uint32 `json:"uid,omitempty"` // of a client of a unix socket
 	Subject  string  `json:"token_subject,omitempty"`
 }
+
+// TypeView is one type of a stream, with what the client has of it.
+type TypeView struct {
+	TypeStatus
+
+	State       ClientState   `json:"state"`
+	Config      string        `json:"config_status"`       // in the words of the client status discovery service
+	WaitsFor    delivery.Wait `json:"waits_for,omitempty"` // absent: the client has all that there is for it
+	BehindSince time.Time     `json:"behind_since,omitzero"`
+	Sent        string        `json:"sent_version,omitempty"` // system_version_info of the last response; version_info in the state-of-the-world form
+	Held        string        `json:"held_version,omitempty"` // the same of the last response that the client acknowledged
+	From        []Origin      `json:"from,omitempty"`
+
+	Wildcard   bool                `json:"wildcard,omitempty"`
+	Unanswered []string            `json:"unanswered,omitempty"` // names, globs and "*" of which the control plane has said nothing; the first of them
+	Missing    []string            `json:"missing,omitempty"`    // names that do not exist; the first of them
+	Counts     Counts              `json:"counts,omitzero"`
+	Rejects    []delivery.Rejected `json:"rejects,omitempty"` // the first of them
+	Names      []delivery.Detail   `json:"names,omitempty"`   // with names=true
+
+	Stores []*cache.Store `json:"-"` // of which Origin tells
+}
+
+// Counts are the lengths of lists that are cut.
+type Counts struct {
+	Unanswered int `json:"unanswered,omitempty"`
+	Missing    int `json:"missing,omitempty"`
+}
+
+// Origin is where a client's resources come from, and why.
+type Origin struct {
+	Upstream string `json:"upstream"`
+	Scope    string `json:"scope"`
+	Rule     string `json:"rule,omitempty"` // "": no rule plays a part, or "otherwise" says so
+}
+
+// ClientState is how far a client is with a type.
+type ClientState string
+
+// The states.
+const (
+	Current   ClientState = "current"   // it has all that there is for it, and acknowledged that
+	Behind    ClientState = "behind"    // something was not sent yet, or not acknowledged
+	Rejecting ClientState = "rejecting" // it rejects something
+	Waiting   ClientState = "waiting"   // the relay waits for a control plane, or withholds something
+)
+
+// States are all of them.
+var States = []ClientState{Current, Behind, Rejecting, Waiting}
 
 // TypeStatus is one type of a stream.
 type TypeStatus struct {
@@ -47,6 +99,7 @@ type Nack struct {
 	At            time.Time `json:"at"`
 	Nonce         string    `json:"nonce"`
 	SystemVersion string    `json:"system_version_info,omitempty"` // of the last response for the type; version_info in the state-of-the-world form
+	Held          string    `json:"held_version,omitempty"`        // of the last response that the client acknowledged before
 	Code          string    `json:"code"`
 	Message       string    `json:"message"`
 }

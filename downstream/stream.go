@@ -106,19 +106,6 @@ func (st *stream) servedBy(long time.Duration) bool {
 	return false
 }
 
-// status returns the stream's Status.
-func (st *stream) status() Status {
-	st.standing.mu.Lock()
-	defer st.standing.mu.Unlock()
-	s := st.standing.statusLocked()
-	s.Variant, s.Service = st.variant.String(), st.variant.service.Name
-	s.Types = make(map[string]TypeStatus, len(st.types.list))
-	for _, t := range st.types.list {
-		s.Types[t.url] = t.status
-	}
-	return s
-}
-
 // joined notes that the client has joined. The owner calls it.
 func (st *stream) joined() {
 	done(st.joining)

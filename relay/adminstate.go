@@ -16,7 +16,36 @@ import (
 type adminState struct{ relay *Relay }
 
 // Clients implements admin.State.
-func (a adminState) Clients() []downstream.Status { return a.relay.server.Streams() }
+func (a adminState) Clients(node string, names bool) []downstream.Status {
+	all, origins := a.relay.server.Clients(node, names), a.origins()
+	for i := range all {
+		for url, v := range all[i].Types {
+			for _, s := range v.Stores {
+				if o, known := origins[s]; known {
+					v.From = append(v.From, o)
+				}
+			}
+			all[i].Types[url] = v
+		}
+	}
+	return all
+}
+
+// Gone implements admin.State.
+func (a adminState) Gone() []downstream.Gone { return a.relay.server.Gone() }
+
+// origins says what each store is of.
+func (a adminState) origins() map[*cache.Store]downstream.Origin {
+	now, all := a.relay.router.now.Load(), make(map[*cache.Store]downstream.Origin)
+	for _, s := range a.relay.hub.list() {
+		o := downstream.Origin{Upstream: s.key.plane, Scope: s.key.scope}
+		if s.key.scope != xdstpScope {
+			o.Rule = s.comparison.view(now).Rule
+		}
+		all[s.store] = o
+	}
+	return all
+}
 
 // Held implements admin.State.
 func (a adminState) Held(c *admin.Command) (*admin.HeldPage, error) {

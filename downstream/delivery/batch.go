@@ -24,6 +24,7 @@ type Batch struct {
 	last    bool // it holds removals that go behind everything else
 
 	SystemVersion string // version_info in the state-of-the-world form
+	Held          string // the same of what the client had acknowledged before; the stream notes it for operators
 	Body          wire.Builder
 	// Received is when the oldest of the changes in it came from upstream; zero if it only
 	// answers a subscription.

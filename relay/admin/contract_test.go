@@ -23,6 +23,7 @@ var pages = []struct {
 	v    any
 }{
 	{"/clients", []downstream.Status{}},
+	{"/clients?gone=true", []downstream.Gone{}},
 	{"/upstreams", []admin.Upstream{}},
 	{"/scopes", admin.Scopes{}},
 	{"/resources", []admin.Resource{}},

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Index is a line for each page, for the front page of the port.
-const Index = `/clients?node=             the clients' streams and polls: subscriptions, acknowledgements, rejections
+const Index = `/clients?node=&state=&type= the clients' streams and polls: what they have of each type, and what they wait for; names=true, gone=true
 /upstreams                 the control planes: sessions, streams, cached resources by type
 /scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
 /resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
@@ -33,7 +31,7 @@ type Pages struct {
 
 // Handle adds the pages to a mux.
 func (p *Pages) Handle(mux *http.ServeMux) {
-	mux.HandleFunc("GET /clients", page(p.clients, "node"))
+	mux.HandleFunc("GET /clients", page(p.clients, "node", "state", "type", "names", "gone", "limit", "after"))
 	mux.HandleFunc("GET /upstreams", page(p.upstreams))
 	mux.HandleFunc("GET /scopes", page(p.scopes, "type", "rule", "scope"))
 	mux.HandleFunc("GET /resources", page(p.resources, "type", "name", "payload"))
@@ -63,18 +61,6 @@ func JSON(w http.ResponseWriter, code int, v any) {
 
 func ok(w http.ResponseWriter, v any) { JSON(w, http.StatusOK, v) }
 
-func (p *Pages) clients(w http.ResponseWriter, q query) error {
-	all := p.State.Clients()
-	list := make([]downstream.Status, 0, len(all))
-	for i := range all {
-		if node := q.Get("node"); node == "" || node == all[i].Node {
-			list = append(list, all[i])
-		}
-	}
-	ok(w, list)
-	return nil
-}
-
 func (p *Pages) upstreams(w http.ResponseWriter, _ query) error {
 	ok(w, p.State.Upstreams())
 	return nil
@@ -90,9 +76,9 @@ func (p *Pages) scopes(w http.ResponseWriter, q query) error {
 func (p *Pages) resources(w http.ResponseWriter, q query) (err error) {
 	name := q.Get("name")
 	f := ResourceFilter{TypeURL: q.typeURL("type"), Payloads: name != ""}
-	if payload := q.Get("payload"); payload != "" {
-		if f.Payloads, err = strconv.ParseBool(payload); err != nil {
-			return Wrong("payload: expected true or false")
+	if q.Has("payload") {
+		if f.Payloads, err = q.flag("payload"); err != nil {
+			return err
 		}
 	}
 	if f.Key, err = keyer.Key(name); err != nil {

@@ -1,10 +1,12 @@
 package admin_test
 
 import (
+	"encoding/json"
 	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +17,13 @@ import (
 // state is a relay with one client.
 type state struct{ admin.Commands }
 
-func (state) Clients() []downstream.Status           { return []downstream.Status{{Node: "n"}, {Node: "m"}} }
+func (state) Clients(node string, _ bool) []downstream.Status {
+	all := []downstream.Status{{ID: 1, Node: "n"}, {ID: 2, Node: "m", Types: map[string]downstream.TypeView{"t": {State: downstream.Behind}, "u": {State: downstream.Current}}}}
+	return slices.DeleteFunc(all, func(s downstream.Status) bool { return node != "" && s.Node != node })
+}
+func (state) Gone() []downstream.Gone {
+	return []downstream.Gone{{Status: downstream.Status{Node: "left"}, Why: downstream.WhyKeepalive}}
+}
 func (state) Upstreams() []admin.Upstream            { return nil }
 func (state) Scopes(admin.ScopeFilter) *admin.Scopes { return &admin.Scopes{} }
 func (state) Resources(*admin.ResourceFilter) iter.Seq[*admin.Resource] {
@@ -39,7 +47,14 @@ func TestPages(t *testing.T) {
 	}{
 		{"/clients", 200, `"node": "m"`},
 		{"/clients?node=n", 200, `"node": "n"`},
-		{"/clients?nod=n", 400, `there is no parameter \"nod\": this page has node`},
+		{"/clients?nod=n", 400, `there is no parameter \"nod\": this page has node, state,`},
+		{"/clients?state=stale", 200, `"state": "behind"`},
+		{"/clients?state=rejecting", 200, "[]"},
+		{"/clients?state=bad", 400, "expected stale or one of [current behind rejecting waiting]"},
+		{"/clients?after=1&limit=1", 200, `"node": "m"`},
+		{"/clients?limit=0", 400, "limit: expected a number above zero"},
+		{"/clients?gone=true", 200, `"why": "keepalive"`},
+		{"/clients?gone=perhaps", 400, "gone: expected true or false"},
 		{"/clients?node=n;x", 400, "the query cannot be read"},
 		{"/upstreams?x=1", 400, `there is no parameter \"x\": this page has none`},
 		{"/resources?type=cds", 200, "[\n]"},
@@ -54,5 +69,32 @@ func TestPages(t *testing.T) {
 		if w.Code != tt.code || !strings.Contains(w.Body.String(), tt.want) {
 			t.Errorf("%s: got %d %s, want %d with %q", tt.path, w.Code, w.Body, tt.code, tt.want)
 		}
+	}
+}
+
+// Those who read page by page see every client once.
+func TestPages_paging(t *testing.T) {
+	mux := http.NewServeMux()
+	p := &admin.Pages{State: state{}, Commands: state{}}
+	p.Handle(mux)
+	query, seen := "?limit=1", ""
+	for range 3 {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/clients"+query, nil))
+		var page []downstream.Status
+		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range page {
+			seen += c.Node
+		}
+		next, more := strings.CutSuffix(w.Header().Get("Link"), `>; rel="next"`)
+		if !more {
+			break
+		}
+		query = strings.TrimPrefix(next, "<")
+	}
+	if seen != "nm" {
+		t.Errorf("seen: %s", seen)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -53,6 +54,30 @@ func (q query) typeURL(name string) string {
 		return full
 	}
 	return typeURL
+}
+
+// flag is a parameter that is true or false; false if it is left out.
+func (q query) flag(name string) (bool, error) {
+	if !q.Has(name) {
+		return false, nil
+	}
+	is, err := strconv.ParseBool(q.Get(name))
+	if err != nil {
+		return false, Wrong("%s: expected true or false", name)
+	}
+	return is, nil
+}
+
+// number is a parameter that is a number above zero; 0 if it is left out.
+func (q query) number(name string) (uint64, error) {
+	if !q.Has(name) {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(q.Get(name), 10, 63)
+	if err != nil || n == 0 {
+		return 0, Wrong("%s: expected a number above zero", name)
+	}
+	return n, nil
 }
 
 // command is a command with these selectors.

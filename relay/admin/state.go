@@ -9,8 +9,11 @@ import (
 // State is what a relay has and does. All of it is copies, which are the caller's. The methods may be
 // called from any goroutine.
 type State interface {
-	// Clients are the streams and the held polls, by ID.
-	Clients() []downstream.Status
+	// Clients are the streams and the held polls by ID, those of a node unless that is "". names has each
+	// name listed that they subscribe to, or have.
+	Clients(node string, names bool) []downstream.Status
+	// Gone are the streams that ended within an hour, the last ones first.
+	Gone() []downstream.Gone
 	Upstreams() []Upstream
 	Scopes(ScopeFilter) *Scopes
 	// Resources has one element at a time, since a cache may hold a million of them.

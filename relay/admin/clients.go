@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/xdsrelay/xdsrelay/downstream"
+)
+
+// clients lists the clients that match. With a limit the header Link has the query for those after them.
+func (p *Pages) clients(w http.ResponseWriter, q query) error {
+	switch gone, err := q.flag("gone"); {
+	case err != nil:
+		return err
+	case gone:
+		return p.gone(w, q)
+	}
+	names, err := q.flag("names")
+	if err != nil {
+		return err
+	}
+	limit, err := q.number("limit")
+	if err != nil {
+		return err
+	}
+	after, err := q.number("after")
+	if err != nil {
+		return err
+	}
+	state := downstream.ClientState(q.Get("state"))
+	if state != "" && state != stale && !slices.Contains(downstream.States, state) {
+		return Wrong("state: expected stale or one of %v", downstream.States)
+	}
+	all := slices.DeleteFunc(p.State.Clients(q.Get("node"), names), func(s downstream.Status) bool {
+		return s.ID <= after || !matches(&s, q.typeURL("type"), state)
+	})
+	if limit > 0 && uint64(len(all)) > limit {
+		all = all[:limit]
+		q.Set("after", strconv.FormatUint(all[limit-1].ID, 10))
+		w.Header().Set("Link", fmt.Sprintf(`<?%s>; rel="next"`, q.Encode()))
+	}
+	ok(w, append([]downstream.Status{}, all...))
+	return nil
+}
+
+// gone lists clients that have gone. There are few: it has no pages.
+func (p *Pages) gone(w http.ResponseWriter, q query) error {
+	for _, name := range []string{"state", "type", "names", "limit", "after"} {
+		if q.Has(name) {
+			return Wrong("%s: not with gone", name)
+		}
+	}
+	all := slices.DeleteFunc(p.State.Gone(), func(g downstream.Gone) bool { return q.Get("node") != "" && g.Node != q.Get("node") })
+	ok(w, append([]downstream.Gone{}, all...))
+	return nil
+}
+
+// stale is any state but current.
+const stale downstream.ClientState = "stale"
+
+// matches reports whether a client has a type in a state. It keeps only these types of the client.
+func matches(s *downstream.Status, typeURL string, state downstream.ClientState) bool {
+	if typeURL == "" && state == "" {
+		return true
+	}
+	for url, t := range s.Types {
+		if typeURL != "" && url != typeURL || state == stale && t.State == downstream.Current || state != "" && state != stale && t.State != state {
+			delete(s.Types, url)
+		}
+	}
+	return len(s.Types) > 0
+}
