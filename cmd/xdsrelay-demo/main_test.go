@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
+	"io"
+	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,4 +96,42 @@ func TestRun(t *testing.T) {
 			t.Errorf("exit code %d, %+v, standard error %q", code, s, stderr)
 		}
 	})
+}
+
+// With --stay the demo tells addresses after the summary, and both servers are there until it is ended.
+func TestStay(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	in, out := io.Pipe()
+	var running sync.WaitGroup
+	var code int
+	var errs bytes.Buffer
+	running.Go(func() {
+		code = cli.Run(ctx, rootCommand(), []string{"--clients", "5", "--duration", "1s", "--stay"}, out, &errs)
+		_ = out.Close()
+	})
+	var summed bool
+	addresses := regexp.MustCompile(`^The control plane is on (\S+), the relay on (\S+)\.`)
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		summed = summed || strings.HasPrefix(lines.Text(), "Summary after")
+		for _, address := range addresses.FindStringSubmatch(lines.Text()) {
+			if strings.HasPrefix(address, "The") {
+				continue
+			}
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+			if err != nil || !summed {
+				t.Errorf("%v, after a summary: %v", err, summed)
+				continue
+			}
+			_ = conn.Close()
+		}
+		if strings.HasPrefix(lines.Text(), "A relay of your own") {
+			cancel()
+		}
+	}
+	running.Wait()
+	cancel()
+	if code != 0 || !summed || errs.Len() > 0 {
+		t.Errorf("exit code %d, summary: %v, %s", code, summed, errs.String())
+	}
 }

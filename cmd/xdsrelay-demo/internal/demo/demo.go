@@ -85,7 +85,7 @@ func (d *demo) run(parent context.Context) (summary *Summary, err error) {
 	defer func() { err = errors.Join(err, d.relay.close()) }()
 	d.fleet = newFleet(background, d.options, d.relay.xds, d.world.published)
 	defer func() { err = errors.Join(err, d.fleet.close()) }()
-	stop := d.draw()
+	stop := sync.OnceFunc(d.draw())
 	defer stop()
 
 	d.say("control plane on %s, relay on %s", d.plane.Addr(), d.relay.xds)
@@ -96,7 +96,16 @@ func (d *demo) run(parent context.Context) (summary *Summary, err error) {
 	if ctx.Err() != nil && parent.Err() == nil {
 		return nil, context.Cause(ctx)
 	}
-	return d.check(background, parent.Err() != nil), nil
+	summary = d.check(background, parent.Err() != nil)
+	if d.options.Stay != nil && ctx.Err() == nil {
+		stop()
+		d.options.Stay(summary, Addresses{d.plane.Addr(), d.relay.xds, d.relay.admin})
+		<-ctx.Done()
+		if parent.Err() == nil {
+			return summary, context.Cause(ctx)
+		}
+	}
+	return summary, nil
 }
 
 // say tells what happened.

@@ -26,9 +26,15 @@ type Options struct {
 	// Version is the program's.
 	Version string
 
+	// Stay, if not nil, is given the summary and the addresses. Then everything goes on until the context ends.
+	Stay func(s *Summary, at Addresses)
+
 	// reject, if not nil, is asked about each response; an error rejects it.
 	reject func(client int, r *xdsclient.Response) error
 }
+
+// Addresses are where the demo listens.
+type Addresses struct{ ControlPlane, Relay, Admin string }
 
 // DefaultOptions are what `make demo` shows, without a screen.
 func DefaultOptions() Options {
