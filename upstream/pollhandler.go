@@ -31,19 +31,17 @@ func (k *pollLink) OnResponse(r *restjson.Response, names []string) error {
 // OnUnchanged implements restjson.Handler. It is about the names of the last accepted
 // response. Servers without resources of the type answer so to the first poll too, which
 // presents no version: then collections were answered, and nothing was removed. A relay answers so, too, while
-// it does not know the answer yet: then nothing was answered.
+// it does not know the answer yet: then nothing was answered, and the clocks of what was asked for run, as on a
+// stream that stands (RES-7).
 func (k *pollLink) OnUnchanged() {
 	at, begun, relay := time.Now(), k.exchange.begun, k.exchange.relay
 	k.tell(func() {
 		c, id := k.client, k.line.id
 		names := k.accepted
-		if names == nil && relay {
-			k.present(at)
-			c.session.settle()
-			return
-		}
 		if names == nil {
 			names = k.list
+		}
+		if k.accepted == nil && !relay {
 			// It cannot be rejected, there is nothing in it.
 			_ = c.store.Apply(id, &wire.Response{TypeURL: id.TypeURL}, at)
 		}

@@ -512,6 +512,19 @@ func TestREST3(t *testing.T) {
 			srv.says(statusOf(http.StatusNotModified))
 			lists(1)
 		},
+		"RES-7 ABS-3 a name that a relay does not know is not waited for any longer": func(n *network, srv *restServer, b *bed) {
+			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
+				<-time.After(5 * time.Second) // it waits for its own control plane
+				w.Header().Set("Server", wire.RelayIdentifier+"1.0")
+				statusOf(http.StatusNotModified)(w, r, poll)
+			})
+			b.want(endpoints, "a")
+			runREST(b.t, n, b, "a:1")
+			pass(15 * time.Second)
+			b.expect(endpoints, "?a")
+			pass(10 * time.Second)
+			b.expect(endpoints, "!a")
+		},
 		"UPS-2 one poll is tried at a time, and the others follow": func(n *network, srv *restServer, b *bed) {
 			stop := n.serveREST("a:1", srv)
 			srv.says(func(w http.ResponseWriter, r *http.Request, poll *discoveryv3.DiscoveryRequest) {
