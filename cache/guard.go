@@ -187,10 +187,14 @@ func (t *Table) guardLoss(l loss, now time.Time) {
 
 // awaitsOthers reports whether a loss waits for those of other types, of which there is one that could
 // be held. A control plane that is empty says so of one type after the other, on several streams in any
-// order, and clients that lose their one Listener lose everything.
+// order, and clients that lose their one Listener lose everything. One assignment of endpoints waits beside these, and
+// where a stream begins anew, only: by itself it is a service that is scaled to zero, or deleted.
 func (t *Table) awaitsOthers(g *hold.Guard, lost, of int, now time.Time) bool {
 	clock := &t.store.due.held.clock
 	if t.upstream.held.active() || !g.Waits(lost, of) || clock.Runs() && !clock.Waits() {
+		return false
+	}
+	if lost == 1 && assigns(t.typeURL) && !clock.Waits() && !now.Before(t.upstream.othersCome(&t.store.source)) {
 		return false
 	}
 	for _, other := range t.store.tables {

@@ -207,7 +207,7 @@ func TestAwaitsOthers_SUR3(t *testing.T) {
 			k.store.Session().SetGuard(guard)
 			k.store.mu.Lock()
 			defer k.store.mu.Unlock()
-			if got := k.store.Table(EndpointType, ByName).awaitsOthers(&guard, 1, 1, time.Now()); got != tc.want {
+			if got := k.store.Table(EndpointType, ByName).awaitsOthers(&guard, 2, 2, time.Now()); got != tc.want {
 				t.Errorf("it waits: %t", got)
 			}
 			if k.store.Table(cds, WholeType).awaitsOthers(&guard, 1, 1, time.Now()) {

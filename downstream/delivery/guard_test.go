@@ -612,6 +612,17 @@ func TestGuardNumbers_SUR3(t *testing.T) {
 				b.Fatalf("got %q", got)
 			}
 		},
+		"one of two services is scaled to zero, beside many clusters": func(b *bed, c *peer) {
+			c.sub(cds, "*")
+			c.sub(eds, "e", "f")
+			b.connect(0)
+			b.says(cds, many("+", "m", 0, 30, "@1")...)
+			b.assigns("1", 1, "e", "f")
+			b.elapses(quiet)
+			c.collect()
+			b.assigns("2", 0, "e")
+			b.expect(c.collect(), "EDS +e@2")
+		},
 		"a ttl runs out": func(b *bed, c *peer) {
 			c.sub(cds, "*")
 			b.connect(0)

@@ -19,7 +19,7 @@ const (
 func allScenarios() []scenario {
 	return slices.Concat(steadyScenarios(), swapScenarios(), changedScenarios(), badScenarios(), offerScenarios(), nackWaitScenarios(), silenceScenarios(),
 		hostScenarios(), returningScenarios(), ttlScenarios(), wildcardScenarios(), demandScenarios(), otherScenarios(), accessScenarios(), globScenarios(), warmingScenarios(), outageScenarios(),
-		failoverScenarios(), restartScenarios(), grayScenarios(), guardScenarios(), rollbackScenarios(), pairScenarios(), rolloutScenarios(), tierScenarios())
+		failoverScenarios(), restartScenarios(), grayScenarios(), guardScenarios(), onPurposeScenarios(), rollbackScenarios(), pairScenarios(), rolloutScenarios(), tierScenarios())
 }
 
 // TestTable holds the table in docs/protocol.md to what the scenarios come to: each one
