@@ -92,7 +92,7 @@ reproducible: ## build the program twice from nothing, and compare the bytes: ta
 	sha256sum "$$folder"/*.bin; cmp "$$folder/one.bin" "$$folder/two.bin"
 
 .PHONY: package
-package: ## build archives, Debian packages, images and their checksums into dist/ (ARCHES="amd64 arm64")
+package: ## build archives, Debian packages, images, the chart and their checksums into dist/ (ARCHES="amd64 arm64")
 	deploy/package/build.sh
 
 .PHONY: package-check

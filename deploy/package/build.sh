@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds into dist/ what a release has: for each architecture an archive, a Debian package, an
-# image where buildah is installed, and the list of all modules in the program (SBOM); and the
-# checksums of all. The same commit gives the same bytes.
+# image where buildah is installed, and the list of all modules in the program (SBOM); the chart;
+# and the checksums of all. The same commit gives the same bytes.
 #   OUT      folder, dist if it is not set
 #   ARCHES   "amd64 arm64" if it is not set
 #   VERSION  as make build has it
@@ -59,5 +59,12 @@ for arch in $arches; do
 	buildah "${store[@]}" push --quiet "localhost/xdsrelay:${version#v}" "oci:$to/oci:localhost/xdsrelay:${version#v}"
 	archive -C "$to/oci" -cf "$out/$name.oci.tar" .
 done
+
+# The chart is for the image of the same version.
+chart=${number/\~/-} # semantic versions have - where Debian's have ~
+cp -r deploy/helm/xdsrelay "$stage/xdsrelay"
+sed -i -e "s/^version: .*/version: $chart/" -e "s/^appVersion: .*/appVersion: \"${version#v}\"/" -e '/^# make package writes/d' "$stage/xdsrelay/Chart.yaml"
+archive -C "$stage" -cf - xdsrelay | gzip -9n >"$out/xdsrelay-chart-$chart.tgz"
+
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 ls -l "$out"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks what build.sh makes: two builds are the same bytes, the program is static, the Debian
-# package installs, the unit is valid and hardened, and the image starts, serves and drains.
+# Checks what build.sh makes: two builds are the same bytes, Kubernetes understands what the chart
+# makes, the program is static, the Debian package installs, the unit is valid and hardened, and the
+# image starts, serves and drains.
 # What this machine has no tools for is named and left out; STRICT=1 makes that an error.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -24,6 +25,11 @@ OUT=$tmp/again deploy/package/build.sh >"$tmp/build.log" 2>&1 || { cat "$tmp/bui
 diff dist/SHA256SUMS "$tmp/again/SHA256SUMS" || fail "the second build differs"
 (cd dist && sha256sum --check --quiet SHA256SUMS)
 cat dist/SHA256SUMS
+
+echo "== chart"
+go -C deploy/helm/check test ./...
+tar -C "$tmp" -xzf dist/xdsrelay-chart-*.tgz
+grep '^appVersion: ' "$tmp/xdsrelay/Chart.yaml"
 
 echo "== archive"
 tar -C "$tmp" -xzf dist/xdsrelay_*_linux_"$arch".tar.gz
