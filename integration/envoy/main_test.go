@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of real Envoys in docs/protocol.md")
+var update = flag.Bool("update", false, "rewrite the table of real Envoys in docs/differences.md")
 
 // plays is how many plays go on at once. Most of the time they wait for an Envoy's
 // clocks, so that there may be more of them than processors.

@@ -8,7 +8,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
-// scenario is one row of the table in docs/protocol.md. It is played in each of its
+// scenario is one row of the table in docs/differences.md. It is played in each of its
 // forms, directly at a control plane and through the relay, with the same assertions;
 // where the relay has to do better than a control plane, the scenario asks for that of
 // the relay only.
