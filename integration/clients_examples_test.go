@@ -134,7 +134,7 @@ func madeBootstrap(t *testing.T, r *report, kind clientKind) {
 			relay, up.Endpoints = startRelay(t, nil, w.server).addr, [][]string{{noServer}}
 		}
 		made, err := bootstrap.New(&config.Config{Server: config.Server{Listen: relay}, Upstreams: []config.Upstream{up}},
-			bootstrap.Options{ID: "checkout", Listener: config.DefaultListenerName})
+			bootstrap.Options{ID: "checkout", Listener: config.DefaultListenerName, Admin: "127.0.0.1:9901"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,12 +49,13 @@ listener. The relay must be configured to serve the client: the command looks at
 	flags.StringVar(&o.PlaneCAFile, "control-plane-ca-file", "", "PEM `file` with the CA of the control plane (default as in the configuration)")
 	flags.StringVar(&o.CertFile, "cert-file", "", "PEM `file` with the client's certificate")
 	flags.StringVar(&o.KeyFile, "key-file", "", "PEM `file` with the key of this certificate")
+	flags.StringVar(&o.Admin, "envoy-admin", "127.0.0.1:9901", "`address` of an Envoy's admin port")
 	cli.DurationVar(flags, &o.Return, "return", "`time` after which an Envoy opens its stream anew (default 10m)")
 	flags.SortFlags = false
 	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
 	cli.Must(cmd.MarkFlagRequired("node-id"))
 	cli.Must(cmd.MarkFlagFilename("config", "yaml", "yml"))
-	for _, name := range []string{"node-id", "node-cluster", "relay", "listener", "return"} {
+	for _, name := range []string{"node-id", "node-cluster", "relay", "listener", "envoy-admin", "return"} {
 		cli.Complete(cmd, name)
 	}
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, args []string) error {
@@ -101,6 +102,8 @@ func makeBootstrap(cmd *cobra.Command, cfg *config.Config, o bootstrap.Options, 
 // bootstrapHint names the flag that an error is about.
 func bootstrapHint(err error) string {
 	switch {
+	case errors.Is(err, bootstrap.ErrAdmin):
+		return "--envoy-admin takes host:port"
 	case errors.Is(err, bootstrap.ErrRelays):
 		return "--relay takes the address of a relay, as clients see it"
 	case errors.Is(err, bootstrap.ErrCA):

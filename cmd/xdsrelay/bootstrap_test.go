@@ -78,6 +78,7 @@ func TestBootstrap_ABS2(t *testing.T) {
 		{[]string{"grpc", "-c", tls, "--relay", "a:1", "--ca-file", "x"}, "error: the relay wants certificates of clients: name the files with certificate and key\nhint: --cert-file"},
 		{[]string{"grpc", "-c", plain, "--relay", "a"}, "error: name the relays: expected host:port or unix:///path, got \"a\"\nhint: --relay"},
 		{[]string{"envoy", "-c", plain, "--relay", "unix:///x"}, "error: an Envoy takes no DNS name beside a unix socket in one cluster: name the relays\nhint: --relay"},
+		{[]string{"envoy", "-c", plain, "--envoy-admin", "9901"}, "error: name the address of the Envoy's admin port: expected host:port, got \"9901\"\nhint: --envoy-admin"},
 		{[]string{"grpc", "-c", plain, "--listener", "x"}, "error: the configuration has no listener \"x\"\nhint: --listener takes"},
 		{[]string{"grpc", "-c", plain, "--return", "1ms"}, "error: --return: expected 1s or more, got 1ms\n"},
 		{[]string{"nginx", "-c", plain}, "error: invalid argument \"nginx\" for \"xdsrelay bootstrap\""},

@@ -28,6 +28,8 @@ type Options struct {
 	// relay's configuration. CertFile and KeyFile are the client's own, for both.
 	CAFile, PlaneCAFile, CertFile, KeyFile string
 
+	Admin string // where an Envoy serves its admin port
+
 	// Return is the time after which an Envoy begins its stream anew, at a relay if one is there.
 	Return time.Duration
 }
@@ -35,6 +37,7 @@ type Options struct {
 // Bootstrap is what both kinds of client need.
 type Bootstrap struct {
 	id, cluster string
+	admin       string
 	relays      server
 	plane       server // without addresses: none
 	delta       bool   // incremental
@@ -56,6 +59,7 @@ type files struct{ ca, cert, key, name string }
 
 // Errors of [New] that are about one of the options.
 var (
+	ErrAdmin       = errors.New("name the address of the Envoy's admin port")
 	ErrRelays      = errors.New("name the relays")
 	ErrCA          = errors.New("name the file with its CA")
 	ErrCertificate = errors.New("name the files with certificate and key")
@@ -64,7 +68,7 @@ var (
 
 // New reads the relay's configuration. Its errors say what is to be given.
 func New(c *config.Config, o Options) (*Bootstrap, error) {
-	b := &Bootstrap{id: o.ID, cluster: o.Cluster, back: o.Return, delta: true}
+	b := &Bootstrap{id: o.ID, cluster: o.Cluster, admin: o.Admin, back: o.Return, delta: true}
 	listeners := c.Server.AllListeners()
 	i := slices.IndexFunc(listeners, func(l config.Listener) bool { return l.Name == o.Listener })
 	switch {
@@ -72,6 +76,9 @@ func New(c *config.Config, o Options) (*Bootstrap, error) {
 		return nil, fmt.Errorf("the configuration has no listener %q", o.Listener)
 	case listeners[i].Protocol == config.ProtocolREST:
 		return nil, fmt.Errorf("the listener %q is for polls: name one with the protocol grpc", o.Listener)
+	}
+	if _, _, err := net.SplitHostPort(o.Admin); err != nil {
+		return nil, fmt.Errorf("%w: expected host:port, got %q", ErrAdmin, o.Admin)
 	}
 	var err error
 	if b.relays, err = relays(&listeners[i], o); err == nil && !o.Direct {

@@ -23,7 +23,7 @@ func (b *Bootstrap) Envoy() (string, error) {
 	w := new(yamlWriter)
 	w.line(0, "# Made by \"xdsrelay bootstrap envoy\". Envoy 1.40.")
 	w.line(0, "node: {id: %s, cluster: %s}", quote(b.id), quote(b.cluster))
-	w.line(0, "admin: {address: {socket_address: {address: 127.0.0.1, port_value: 9901}}}")
+	w.line(0, "admin: {address: {socket_address: {address: %s, port_value: %s}}}", host(b.admin), port(b.admin))
 	w.line(0, "dynamic_resources:")
 	if b.perType {
 		for _, key := range []string{"lds_config", "cds_config"} {

@@ -102,6 +102,7 @@ var mayImport = map[string][]string{
 	"integration/bench/internal/fleet": {
 		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/report",
 	},
+	"examples/grpc-client":              nil,
 	"integration/compare":               nil,
 	"integration/simulate":              nil,
 	"integration/bench/internal/floor":  {"integration/bench/internal/content"},
