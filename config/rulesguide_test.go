@@ -24,21 +24,13 @@ func TestRulesGuide_AGG1_AGG2_AGG3(t *testing.T) {
 	}
 }
 
-// TestRulesOfExamples_AGG1 runs the tests in examples/rules.yaml and in the README.
+// TestRulesOfExamples_AGG1 runs the tests in examples/rules.yaml.
 func TestRulesOfExamples_AGG1(t *testing.T) {
 	c, err := config.Load("../examples/rules.yaml", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	passTests(t, c, 7)
-
-	const readme = "../README.md"
-	_, block, _ := strings.Cut(readDocument(t, readme), "```yaml\naggregation:\n  rules:\n")
-	block, _, _ = strings.Cut(block, "```")
-	if c, err = config.Parse(readme, []byte(anUpstream+"aggregation:\n  rules:\n"+block)); err != nil {
-		t.Fatal(err)
-	}
-	passTests(t, c, 1)
 }
 
 // TestRulesGuideExpressions_AGG2 evaluates the expressions of docs/rules.md for the client that
