@@ -2,11 +2,8 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 )
 
 func rootCommand() *cobra.Command {
@@ -26,10 +23,15 @@ down, the relay serves the fleet from its cache.
 	root.AddCommand(initCommand(), serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
 		configCommand(), bootstrapCommand(), devCertsCommand(),
 		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), versionCommand())
-	var version strings.Builder
-	cli.Must(thisBuild().Text(&version, "xdsrelay"))
-	root.Version = version.String() // cobra adds --version and -v
-	root.SetVersionTemplate("{{.Version}}")
+	// cobra's own flag needs a template to print more than a line, and with templates the linker keeps each exported
+	// method of each type: 19 MB.
+	version := root.Flags().BoolP("version", "v", false, "version for xdsrelay")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			return thisBuild().Text(cmd.OutOrStdout(), "xdsrelay")
+		}
+		return cmd.Help()
+	}
 	return root
 }
 

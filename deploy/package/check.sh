@@ -35,6 +35,9 @@ echo "== archive"
 tar -C "$tmp" -xzf dist/xdsrelay_*_linux_"$arch".tar.gz
 folder=$(echo "$tmp"/xdsrelay_*_linux_"$arch")
 if ldd "$folder/xdsrelay" >/dev/null 2>&1; then fail "the program is not static"; fi
+# A call of a method by its name (templates, for example) has the linker keep all exported methods: half as much again.
+size=$(stat -c %s "$folder/xdsrelay")
+((size <= 45000000)) || fail "the program has $size bytes, want 45,000,000 at most"
 "$folder/xdsrelay" version
 "$folder/xdsrelay" validate --config "$folder/examples/minimal.yaml"
 
