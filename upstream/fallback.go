@@ -211,9 +211,9 @@ func (r *remote) wanted() *query {
 	return nil
 }
 
-// well reports whether a replica answers a query, on a stream of its own that stands for
-// a while afterwards (LOC-6, SUR-2). If so its connection is held until release is called.
-func (r *remote) well(x *replica, q *query) (release func(), is bool) {
+// well reports whether a replica that is better than the session's own answers a query, on a stream of its own that
+// stands for a while afterwards (LOC-6, SUR-2). If so its connection is held until release is called.
+func (r *remote) well(x, own *replica, q *query) (release func(), is bool) {
 	release, err := r.up.transport.reach(r.ctx, x)
 	if err == nil || r.ctx.Err() == nil {
 		r.up.note(x, err)
@@ -227,7 +227,11 @@ func (r *remote) well(x *replica, q *query) (release func(), is bool) {
 	find, is := x.answers.check(max(r.failback.interval, checkLasts))
 	if find {
 		defer func() { x.answers.checked(is) }() // also if it panics
-		is = r.try(r.ctx, x, q, stableAfter)
+		begun := time.Now()
+		err := r.try(r.ctx, x, q, stableAfter)
+		if is = err == nil; errors.Is(err, errSilent) && q.sure && !x.answers.last().After(begun) {
+			r.suspect(x, own, q, begun)
+		}
 	}
 	if !is {
 		release()
@@ -236,23 +240,33 @@ func (r *remote) well(x *replica, q *query) (release func(), is bool) {
 	return release, true
 }
 
-// try asks a replica that does not serve the session, and reports whether it answers.
-func (r *remote) try(ctx context.Context, x *replica, q *query, stay time.Duration) bool {
-	begun := time.Now()
+// suspect takes a query that a better replica left unanswered. If the session's own answers it, the better one is silent.
+// If not, what it asks for may be lost without a word: then it counts against none, and something else is asked for next.
+func (r *remote) suspect(x, own *replica, q *query, since time.Time) {
+	if !own.answers.begin(r, time.Now(), false) {
+		return
+	}
+	defer own.answers.done()
+	switch _, err := r.send(r.ctx, own, q, 0); {
+	case err == nil:
+		r.up.silent(x, since, r.report.obs)
+	case errors.Is(err, errSilent):
+		r.session.post(r.ctx, func() { r.client.sent().unanswered(q) })
+	}
+}
+
+// try asks a replica that does not serve the session. It returns nil if that answers, and errSilent if it says nothing.
+func (r *remote) try(ctx context.Context, x *replica, q *query, stay time.Duration) error {
 	_, err := r.send(ctx, x, q, stay)
 	switch {
-	case err == nil:
-		return true
+	case err == nil, errors.Is(err, errSilent):
 	case ctx.Err() != nil:
-	case errors.Is(err, errSilent):
-		if stay > 0 && q.sure && !x.answers.last().After(begun) {
-			r.up.silent(x, begun, r.report.obs)
-		}
+		err = ctx.Err()
 	default:
 		r.up.replicas.found(x, false)
 		r.up.failed(causeAt(x.name, err, false))
 	}
-	return false
+	return err
 }
 
 const (
@@ -275,7 +289,7 @@ func (r *remote) first(all []*replica, x *replica, q *query) *replica {
 	for i, o := range all {
 		r.failback.wg.Go(func() {
 			answers := false
-			r.session.safety.try(contain.Upstream, func() { answers = r.try(ctx, o, q, 0) })
+			r.session.safety.try(contain.Upstream, func() { answers = r.try(ctx, o, q, 0) == nil })
 			if !answers {
 				i = len(all)
 			}

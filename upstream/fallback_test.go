@@ -883,3 +883,46 @@ func TestAnswersSomethingElse_SUR2(t *testing.T) {
 		}
 	})
 }
+
+// A better endpoint that says nothing to a query is not silent if the session's own says nothing to it either: what it asks
+// for may be lost. It is asked for something else next, and returned to.
+func TestLostInAProbe_SUR2_LOC6(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		b := n.serve("b")
+		cfg := n.config("a", "b")
+		cfg.Keepalive.Response = 0
+		u, obs := newUpstream(t, cfg), &recorder{}
+		s := run(t, u, newStore(sub(clusters, "*"), sub(endpoints, "e")), obs)
+		ss := b.accept()
+		for range 2 {
+			ss.next()
+		}
+		ss.respond(clusters, "1", "c")
+		ss.respond(endpoints, "1", "e")
+		for range 2 {
+			ss.answer()
+		}
+		a := n.serve("a")
+		lost := a.accept().next()
+		if again := b.accept().next(); again.GetTypeUrl() != lost.GetTypeUrl() {
+			t.Errorf("the session's own endpoint is asked for %s, the better one for %s", again.GetTypeUrl(), lost.GetTypeUrl())
+		}
+		probe := a.accept()
+		known := probe.next()
+		if known.GetTypeUrl() == lost.GetTypeUrl() {
+			t.Errorf("%s is asked for again, which none answers", known.GetTypeUrl())
+		}
+		probe.respond(known.GetTypeUrl(), "1", known.GetResourceNamesSubscribe()...)
+		a.accept()
+		synctest.Wait()
+		if st := s.Status(); st.Endpoint != "passthrough:///a" {
+			t.Errorf("it has not returned: %+v", st)
+		}
+		obs.locked(func() {
+			if len(obs.silent) > 0 || len(obs.moves) != 2 {
+				t.Errorf("silent %v, moves %v", obs.silent, obs.moves)
+			}
+		})
+	})
+}

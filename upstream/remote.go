@@ -185,7 +185,7 @@ func (r *remote) probe() {
 		f.moveTo(f.order[0])
 		return
 	}
-	better, q := f.better(), r.wanted()
+	better, own, q := f.better(), f.replica, r.wanted()
 	f.probing = true
 	f.wg.Go(func() {
 		var found *replica
@@ -195,7 +195,7 @@ func (r *remote) probe() {
 				if f.knownBad(x) {
 					continue
 				}
-				if hold, well := r.well(x, q); well {
+				if hold, well := r.well(x, own, q); well {
 					found, release = x, hold
 					break
 				}
