@@ -127,6 +127,8 @@ func TestPollValues_LIM1_REST2(t *testing.T) {
 // fullHouse is an Admission that lets nobody in, and says which queue a client came to.
 type fullHouse struct{}
 
+func (fullHouse) Room() error { return nil }
+
 func (fullHouse) Join(context.Context, crowd.Who) (Turn, error) {
 	return nil, status.Error(codes.Unavailable, "joins")
 }

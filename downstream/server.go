@@ -19,7 +19,6 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -107,7 +106,7 @@ func NewServer(c Config) *Server {
 	for i := range services {
 		s.grpc.RegisterService(s.describe(&services[i]), s)
 	}
-	own := guard{s, contain.Client}
+	own := gate{s}
 	healthpb.RegisterHealthServer(own, s.health.server)
 	if c.DebugServices {
 		reflection.Register(own)
@@ -116,9 +115,11 @@ func NewServer(c Config) *Server {
 	return s
 }
 
-// AnswerPeers has f called for each stream before anything of it is read. done says that the stream is no
-// client's, and ends with the error. It is to be called before Serve.
-func (s *Server) AnswerPeers(f func(g grpc.ServerStream) (done bool, err error)) { s.shared.peers = f }
+// AnswerPeers has f called for each stream before anything of it is read, unless it is of a health check. The error
+// says why it ends. exchange is not nil for a stream that is no client's, and serves it. It is to be called before Serve.
+func (s *Server) AnswerPeers(f func(g grpc.ServerStream) (exchange func(grpc.ServerStream) error, err error)) {
+	s.shared.peers = f
+}
 
 // Contain has panics caught: one in the serving of a client ends its stream with INTERNAL, or its
 // poll with 500 (SUR-6). suspect is told then of each store that the client used, from any goroutine.
@@ -137,15 +138,6 @@ func (s *Server) Identified(f func(g grpc.ServerStream) (grpc.ServerStream, erro
 	s.shared.identified = f
 }
 
-// accept gives a stream whose messages are bounded, and whose context says who the client is.
-func (s *shared) accept(g grpc.ServerStream, most int) (grpc.ServerStream, error) {
-	g = s.receiving(g, most)
-	if s.identified == nil {
-		return g, nil
-	}
-	return s.identified(g)
-}
-
 // describe describes a service to gRPC. The stubs that are generated for v3 would do for half of the
 // services only. All services have the same messages.
 func (s *Server) describe(v *apiservices.Service) *grpc.ServiceDesc {
@@ -161,29 +153,24 @@ func (s *Server) describe(v *apiservices.Service) *grpc.ServiceDesc {
 			StreamName: m.name, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, g grpc.ServerStream) (err error) {
 				defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) { err = failed(e) })
-				if g, err = s.shared.accept(g, s.shared.config.MaxReceiveSize); err != nil {
+				g, may, exchange, err := s.pass(g)
+				switch {
+				case err != nil:
 					return err
-				}
-				if peers := s.shared.peers; peers != nil {
-					if done, err := peers(g); done {
-						return err
-					}
+				case exchange != nil:
+					return s.call(g, &may, exchange)
 				}
 				return s.serve(g, &variant{m.form, v})
 			},
 		})
 	}
 	if v.Fetch != "" {
-		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: v.Fetch, Handler: refuseFetch})
+		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: v.Fetch, Handler: func(_ any, g grpc.ServerStream) error {
+			_, _, _, err := s.pass(g)
+			return err
+		}})
 	}
 	return d
-}
-
-// refuseFetch answers the methods that stand for REST requests. Clients do not send these over gRPC.
-//
-//nolint:revive // because the order of the parameters is grpc's (MethodDesc.Handler)
-func refuseFetch(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
-	return nil, status.Error(codes.Unimplemented, "resources are not fetched one response at a time over gRPC: use the streaming method of this service, or REST-JSON")
 }
 
 // Serve accepts clients on lis until Stop or Drain, and closes lis. The error is the listener's; nil

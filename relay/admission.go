@@ -24,6 +24,14 @@ type admission struct {
 	observer downstream.Observer
 }
 
+// Room implements downstream.Admission.
+func (a admission) Room() error {
+	if err := a.Admission.Room(); err != nil {
+		return a.refuse(err)
+	}
+	return nil
+}
+
 // Join implements downstream.Admission.
 func (a admission) Join(ctx context.Context, who crowd.Who) (downstream.Turn, error) {
 	return a.admit(a.Admission.Join(ctx, from(ctx, who)))

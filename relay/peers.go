@@ -129,20 +129,12 @@ func (d *peerDoor) here(ctx context.Context) bool {
 	return client != nil && client.Listener.Name == d.cfg.Listener
 }
 
-// answer answers relays, and refuses clients at their listener (downstream.Server.AnswerPeers).
-func (d *peerDoor) answer(g grpc.ServerStream) (done bool, err error) {
-	if done, err = d.Answer(g); !done && d.here(g.Context()) {
-		return true, d.refuse(g)
+// answer answers relays, and refuses clients at their listener, whatever they call (downstream.Server.AnswerPeers).
+func (d *peerDoor) answer(g grpc.ServerStream) (exchange func(grpc.ServerStream) error, err error) {
+	if exchange, err = d.Answer(g); exchange == nil && err == nil && d.here(g.Context()) {
+		return nil, d.refuse(g)
 	}
-	return done, err
-}
-
-// reporter refuses clients that report their load there (loadreport.Server.Refuses).
-func (d *peerDoor) reporter(g grpc.ServerStream) error {
-	if d.here(g.Context()) {
-		return d.refuse(g)
-	}
-	return nil
+	return exchange, err
 }
 
 // refuse gives the status that ends a client's stream.

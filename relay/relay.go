@@ -274,7 +274,6 @@ func (r *Relay) listener(cfg *config.Config) error {
 	r.server.Identified(r.ports[0].tokens.identified) // the same for all ports
 	if r.peers != nil {
 		r.server.AnswerPeers(r.peers.answer)
-		r.reports.Refuses = r.peers.reporter
 	}
 	r.server.Beside(r.reports.Register)
 	r.server.SetServing(false) // before anything is cached, or an upstream is reached (ABS-2)

@@ -147,6 +147,14 @@ func (a *Admission) Scope() error {
 	return nil
 }
 
+// Room gives nil if there is memory for a new stream, ErrMemory if not.
+func (a *Admission) Room() error {
+	if a.memory.Level() >= Full {
+		return ErrMemory
+	}
+	return nil
+}
+
 // Begin waits until a new scope may ask its control plane. If it has to wait, meanwhile runs beside it with a context
 // that ends then. The error is that of ctx. A scope takes no place, and is never
 // refused: the pace at which scopes begin goes by how long goroutines wait for a processor. Addresses, identities and
@@ -177,9 +185,9 @@ func (a *Admission) Poll(ctx context.Context, from From) (*Turn, error) {
 }
 
 func (a *Admission) begin(ctx context.Context, work Work, q *queue, from From) (*Turn, error) {
-	if a.memory.Level() >= Full {
+	if err := a.Room(); err != nil {
 		a.observer.Refused(work, NoMemory)
-		return nil, ErrMemory
+		return nil, err
 	}
 	t := &Turn{of: a, work: work, came: time.Now()}
 	if err := t.take(ctx, q, from, time.Duration(a.wait.Load())); err != nil {

@@ -47,8 +47,6 @@ type Place interface {
 type Server struct {
 	// Panics is as in Scopes.
 	Panics *contain.Panics
-	// Refuses gives the status of a stream that is refused before anything of it is read; nil: none is.
-	Refuses func(g grpc.ServerStream) error
 
 	finder Finder
 	nodeOf NodeOf
@@ -86,11 +84,6 @@ var errDraining = status.Error(codes.Unavailable, "draining: connect to another 
 
 // serve runs a client's stream.
 func (s *Server) serve(g grpc.ServerStream) error {
-	if s.Refuses != nil {
-		if err := s.Refuses(g); err != nil {
-			return err
-		}
-	}
 	st := &stream{server: s, grpc: g, done: make(chan struct{}), timer: time.NewTimer(0)}
 	st.timer.Stop()
 	if err := s.open(st); err != nil {

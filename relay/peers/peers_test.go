@@ -109,8 +109,12 @@ func (b *bench) intercept(srv any, g grpc.ServerStream, _ *grpc.StreamServerInfo
 	if b.drips {
 		return b.drip(g)
 	}
-	if done, err := b.server.Answer(g); done {
+	exchange, err := b.server.Answer(g)
+	switch {
+	case err != nil:
 		return err
+	case exchange != nil:
+		return exchange(g)
 	}
 	return handler(srv, g)
 }

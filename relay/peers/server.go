@@ -82,12 +82,12 @@ func (a *allowance) take(n int) error {
 	return nil
 }
 
-// Answer answers a stream that has a peer's marker. done says that it did, and the stream ends with the
-// error. Any other stream is a client's.
-func (s *Server) Answer(g grpc.ServerStream) (done bool, err error) {
+// Answer looks at a stream of which nothing has been read. exchange serves it if it has a peer's marker; else it is a client's. The
+// error is the status of a stream that ends at once.
+func (s *Server) Answer(g grpc.ServerStream) (exchange func(grpc.ServerStream) error, err error) {
 	values := metadata.ValueFromIncomingContext(g.Context(), header)
 	if len(values) == 0 {
-		return false, nil
+		return nil, nil
 	}
 	return s.marked(g, values)
 }
@@ -96,21 +96,20 @@ func (s *Server) Answer(g grpc.ServerStream) (done bool, err error) {
 var errSelf = status.Error(codes.FailedPrecondition, "a relay is not its own peer")
 
 // marked looks at a marker.
-func (s *Server) marked(g grpc.ServerStream, values []string) (done bool, err error) {
+func (s *Server) marked(g grpc.ServerStream, values []string) (exchange func(grpc.ServerStream) error, err error) {
 	var m Marker
 	bad := decode(values, &m)
 	if bad == nil && m.From == s.ID { // nobody else knows it
 		if err := g.SendHeader(reply(&Reply{ID: s.ID})); err != nil {
-			return true, err
+			return nil, err
 		}
-		return true, errSelf
+		return nil, errSelf
 	}
 	if called, _ := grpc.MethodFromServerStream(g); bad != nil || called != method || !s.Trusted(g.Context()) {
 		s.Observer.Ignored()
-		err := g.SendHeader(reply(&Reply{ID: s.ID, Ignored: true}))
-		return err != nil, err
+		return nil, g.SendHeader(reply(&Reply{ID: s.ID, Ignored: true}))
 	}
-	return true, s.answer(g, &m)
+	return func(g grpc.ServerStream) error { return s.answer(g, &m) }, nil
 }
 
 func reply(r *Reply) metadata.MD { return metadata.Pairs(header, encode(r)) }

@@ -2,6 +2,12 @@ package downstream
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -199,4 +205,146 @@ func TestHealthMemory_LIM1_LIM3(t *testing.T) {
 			h.Errorf("LIM-3: %d health checks have %d KiB kept", calls, kept>>10)
 		}
 	}, bounded(10_000))
+}
+
+// Each method that is registered has a row, and each row is that of a method.
+func TestRows_LIM1(t *testing.T) {
+	s := NewServer(Config{DebugServices: true})
+	defer s.Stop()
+	without := maps.Clone(rows)
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			method := "/" + service + "/" + m.Name
+			if r, ok := rows[method]; !ok || r.part == "" {
+				t.Errorf("%s has no row, or one without its part: %+v", method, r)
+			}
+			delete(without, method)
+		}
+	}
+	for method := range without {
+		if !strings.Contains(method, "/envoy.service.load_stats.") { // of another package, whose tests see its rows
+			t.Errorf("there is a row for %s, and no such method", method)
+		}
+	}
+}
+
+// docs/security.md says of each method what its row says.
+func TestRows_LIM1_documented(t *testing.T) {
+	page, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## Streams by method\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	cells := map[string]string{} // by pattern of methods
+	for line := range strings.Lines(table) {
+		if cell := strings.Split(line, " | "); len(cell) == 5 && strings.HasPrefix(line, "| `") {
+			for pattern := range strings.SplitSeq(strings.TrimPrefix(cell[0], "| "), ", ") {
+				cells[strings.Trim(pattern, "`")] = strings.Join(cell[1:4], " | ")
+			}
+		}
+	}
+	for method, r := range rows {
+		want := []string{"`server.max_receive_size`", "`limits.streams_per_connection`", "refused"}
+		switch {
+		case r.refused != nil:
+			want[0], want[1] = "refused", "–"
+		case r.bytes >= 1<<20:
+			want[0] = fmt.Sprintf("%d MiB", r.bytes>>20)
+		case r.bytes > 0:
+			want[0] = fmt.Sprintf("%d KiB", r.bytes>>10)
+		}
+		if r.watches > 0 {
+			want[1] = strconv.Itoa(r.watches)
+		}
+		if r.brief {
+			want[2] = "begins"
+		}
+		var says []string
+		for pattern, cell := range cells {
+			if ok, err := path.Match(pattern, strings.TrimPrefix(method, "/")); err != nil {
+				t.Fatal(err)
+			} else if ok {
+				says = append(says, cell)
+			}
+		}
+		if want := strings.Join(want, " | "); !slices.Equal(says, []string{want}) {
+			t.Errorf("%s: docs/security.md says %q, want %q", method, says, want)
+		}
+	}
+}
+
+// A method without a row is refused, whatever its handler would do, and so is one that is there to be refused.
+func TestRows_LIM1_refused(t *testing.T) {
+	r := rows[reflectionMethod]
+	delete(rows, reflectionMethod)
+	defer func() { rows[reflectionMethod] = r }()
+	bubble(t, func(h *harness) {
+		conn := h.dial()
+		for method, text := range map[string]string{
+			reflectionMethod: "no row",
+			"/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters": "not fetched",
+		} {
+			err := h.callsOnly(h.Context(), conn, method).RecvMsg(new(healthpb.HealthCheckResponse))
+			if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), text) {
+				h.Errorf("%s ends with %v", method, err)
+			}
+		}
+	}, bounded(100), func(c *Config) { c.DebugServices = true })
+}
+
+// shortOfMemory is an Admission that has no room.
+type shortOfMemory struct{ fullHouse }
+
+func (shortOfMemory) Room() error { return status.Error(codes.Unavailable, "short of memory") }
+
+// While memory is very short no stream begins, whatever its method, but for calls that keep nothing (LIM-3).
+func TestRows_LIM3(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.server.Admit(shortOfMemory{})
+		conn := h.dial()
+		for method, r := range rows {
+			if r.refused != nil || strings.Contains(method, "load_stats") {
+				continue
+			}
+			ctx, cancel := context.WithCancel(h.Context())
+			call := h.callsOnly(ctx, conn, method)
+			h.quiet()
+			if r.brief {
+				cancel()
+				continue
+			}
+			if err := call.RecvMsg(new(healthpb.HealthCheckResponse)); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "short of memory") {
+				h.Errorf("%s ends with %v", method, err)
+			}
+			cancel()
+		}
+		if err := h.check(conn); err != nil {
+			h.Errorf("a health check: %v", err)
+		}
+	}, bounded(100), func(c *Config) { c.DebugServices = true })
+}
+
+// A stream of another relay takes the place of a stream, and a health check is answered at each listener.
+func TestPeers_LIM1(t *testing.T) {
+	bubble(t, func(h *harness) {
+		h.server.AnswerPeers(func(grpc.ServerStream) (func(grpc.ServerStream) error, error) {
+			return func(g grpc.ServerStream) error {
+				<-g.Context().Done()
+				return g.Context().Err()
+			}, nil
+		})
+		conn := h.dial()
+		const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+		ctx, cancel := context.WithCancel(h.Context())
+		defer cancel()
+		h.callsOnly(ctx, conn, method)
+		h.quiet()
+		if err := h.watch(h.Context(), conn, ""); err != nil {
+			h.Errorf("health that is watched: %v", err)
+		}
+		if err := h.callsOnly(h.Context(), conn, method).RecvMsg(new(healthpb.HealthCheckResponse)); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "limits.streams") {
+			h.Errorf("a stream beyond the limit ends with %v", err)
+		}
+	}, bounded(2))
 }
