@@ -105,7 +105,7 @@ func write(t *testing.T, name, content string) string {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache", "cache inspect", "config", "config print", "config schema", "init", "bootstrap", "dev-certs",
+	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache", "cache inspect", "config", "config print", "config schema", "init", "bootstrap", "compare", "dev-certs",
 		"held", "hold", "release", "rollback", "version",
 	} {
 		t.Run("xdsrelay "+command, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
-	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache inspect", "config print", "config schema", "init", "bootstrap", "dev-certs", "held", "hold", "release", "rollback"} {
+	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache inspect", "config print", "config schema", "init", "bootstrap", "compare", "dev-certs", "held", "hold", "release", "rollback"} {
 		got := xdsrelay(t, append(strings.Fields(command), "--help")...)
 		for _, want := range []string{"Exit codes:\n  0  well\n  1  ", "\n  2  the command line is wrong, or names", "\n  3  a relay cannot be reached\n"} {
 			if !strings.Contains(got.stdout, want) {

@@ -21,7 +21,7 @@ down, the relay serves the fleet from its cache.
   xdsrelay watch 127.0.0.1:18100 --type cds`,
 	}
 	root.AddCommand(initCommand(), serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
-		configCommand(), bootstrapCommand(), devCertsCommand(),
+		configCommand(), bootstrapCommand(), compareCommand(), devCertsCommand(),
 		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), versionCommand())
 	// cobra's own flag needs a template to print more than a line, and with templates the linker keeps each exported
 	// method of each type: 19 MB.

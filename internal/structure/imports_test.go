@@ -59,13 +59,14 @@ var mayImport = map[string][]string{
 	// Programs, and what they do.
 	"cmd/internal/cli": {"config", "internal/excerpt"},
 	"cmd/xdsrelay": {
-		"cmd/internal/cli", "cache", "cache/snapshot", "config", "relay", "relay/admin", "keyer", "internal/adminclient", "internal/bootstrap", "internal/explain", "internal/fleet", "internal/watch",
+		"cmd/internal/cli", "cache", "cache/snapshot", "config", "relay", "relay/admin", "keyer", "internal/adminclient", "internal/bootstrap", "internal/compare", "internal/explain", "internal/fleet", "internal/watch",
 		"internal/xdsclient", helpers,
 	},
 	"cmd/xdsrelay-demo":               {"cmd/internal/cli", "cmd/xdsrelay-demo/internal/demo"},
 	"cmd/xdsrelay-demo/internal/demo": {"config", "relay", "internal/controlplane", "internal/xdsclient"},
 	"internal/adminclient":            {"internal/sockets"},
 	"internal/bootstrap":              {"config"},
+	"internal/compare":                {"keyer", "internal/watch", "internal/wire", "internal/xdsclient", helpers},
 	"internal/explain":                {"config", "relay", "keyer", "keyer/rules", "internal/fleet", helpers},
 	"internal/fleet":                  {helpers},
 	"internal/watch":                  {"keyer", "internal/wire", "internal/xdsclient", helpers},

@@ -50,8 +50,8 @@ type Transport struct {
 	URL  string // without a path
 }
 
-// client makes a client of a variant; "" is AggregatedDeltaGRPC.
-func (t Transport) client(a APIType, o xdsclient.Options) *xdsclient.Client {
+// Client makes a client of a variant; "" is AggregatedDeltaGRPC.
+func (t Transport) Client(a APIType, o xdsclient.Options) *xdsclient.Client {
 	o.Conn, o.HTTP, o.URL = t.Conn, t.HTTP, t.URL
 	o.PerType = a == DeltaGRPC || a == GRPC
 	switch {

@@ -31,7 +31,7 @@ func TestSubscriptions(t *testing.T) {
 		}},
 		{err: "no type to watch"},
 		{names: []string{"a"}, err: `the name "a" does not tell its type`},
-		{types: []string{"xds"}, err: `unknown type "xds": expected a type URL or one of lds, rds`},
+		{types: []string{"xds"}, err: `unknown type "xds": expected a type URL or one of lds, fcds, rds`},
 		{names: []string{"xdstp://auth"}, err: "the resource type is missing"},
 	} {
 		t.Run(fmt.Sprint(tt.types, tt.names), func(t *testing.T) {

@@ -68,7 +68,7 @@ func Run(ctx context.Context, t Transport, out io.Writer, o Options) error {
 	if o.Format == JSON {
 		w.format = w.json
 	}
-	client := t.client(o.APIType, xdsclient.Options{Node: o.Node, OnOpen: w.opened, OnResponse: w.response})
+	client := t.Client(o.APIType, xdsclient.Options{Node: o.Node, OnOpen: w.opened, OnResponse: w.response})
 	for _, sub := range o.Subscriptions {
 		if err := client.Serves(sub.TypeURL); err != nil {
 			return err
