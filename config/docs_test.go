@@ -33,12 +33,14 @@ func TestDocumentation(t *testing.T) {
 		"server.listeners[].access.verify", "aggregation.rules", "aggregation.tests",
 		"access.rules", "access.verify", "access.tests",
 	}
+	seen := make(map[string]bool)
 	for _, l := range all {
 		if slices.Contains(lists, l.path) {
 			continue
 		}
-		cells := rows[l.path]
-		delete(rows, l.path)
+		key := rowOf(rows, l.path)
+		cells := rows[key]
+		seen[key] = true
 		if len(cells) != 4 {
 			t.Errorf("%s has no row of key, type, default and meaning", l.path)
 			continue
@@ -54,7 +56,9 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	for key := range rows {
-		t.Errorf("%s has a row but is no key", key)
+		if !seen[key] {
+			t.Errorf("%s has a row but is no key", key)
+		}
 	}
 	data, err := os.ReadFile("../docs/configuration.md")
 	if err != nil {
@@ -65,6 +69,18 @@ func TestDocumentation(t *testing.T) {
 			t.Errorf("--%s has no row", f.name)
 		}
 	}
+}
+
+// rowOf gives the key whose row is about a path: its own, or that of a section with the same keys.
+func rowOf(rows map[string][]string, path string) string {
+	if rows[path] != nil {
+		return path
+	}
+	return strings.NewReplacer(
+		"server.listeners[].access.", "access.", "server.listeners[].identity.jwt", "server.identity.jwt",
+		"server.listeners[].tls.", "server.tls.", "peers.tls.spiffe.", "upstreams[].tls.spiffe.",
+		"access.tests[].peer.", "aggregation.tests[].peer.",
+	).Replace(path)
 }
 
 func documentedType(t reflect.Type) string {

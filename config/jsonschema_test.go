@@ -183,8 +183,7 @@ func (m schemaMaker) value(v reflect.Value, path string) schema {
 		begin(v)
 	}
 	s := m.form(v, path)
-	row := m.rows[strings.NewReplacer("server.listeners[].access.", "access.", "server.listeners[].identity.jwt", "server.identity.jwt").Replace(path)]
-	if row != nil {
+	if row := m.rows[rowOf(m.rows, path)]; row != nil {
 		s["description"] = plainText(row[3])
 		if value := strings.Trim(row[2], " `"); value != "–" {
 			s["default"] = defaultOf(v, value)
