@@ -89,6 +89,13 @@ type reporter struct {
 // Scope implements loadreport.Place.
 func (r *reporter) Scope() *loadreport.Scope { return r.session.loads }
 
+// Allows implements loadreport.Place (ACC-2).
+func (r *reporter) Allows(cluster string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.routes.Access().Subscribes(clusterURL, cluster) == nil
+}
+
 // Check implements loadreport.Place. A client whose reports go where they did keeps to the new
 // plan.
 func (r *reporter) Check() error {
@@ -102,8 +109,12 @@ func (r *reporter) Check() error {
 		return err
 	}
 	s, err := to.reports()
-	if err == nil && s != r.session {
+	switch {
+	case err != nil:
+	case s != r.session:
 		err = loadreport.ErrMoved
+	case r.routes.Access().Differs(to.Access(), clusterURL):
+		err = loadreport.ErrNarrowed
 	}
 	if err != nil {
 		to.Close()

@@ -1,16 +1,25 @@
 package relay
 
 import (
+	"context"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/loads"
 )
 
 // wantUnimplemented has a client try to report its load.
@@ -65,4 +74,52 @@ func TestUnservedAcrossReloads_LRS2(t *testing.T) {
 	}
 	r.reload(func(c *config.Config) { c.Upstreams[0].LoadReports = config.LoadReportsOff })
 	r.shows("/upstreams", `"state": "off"`)
+}
+
+// A cluster that the access rules deny to a client is not named to it when it is told what to report, and not reported for it.
+func TestLoadReports_ACC2(t *testing.T) {
+	asked := loads.New(100 * time.Millisecond)
+	asked.Want(&loadv3.LoadStatsResponse{Clusters: []string{"open", "denied"}, LoadReportingInterval: durationpb.New(100 * time.Millisecond)})
+	p := newPlaneServerAt(t, anyPort, contents{"open": "1", "denied": "1"}, asked.Register)
+	cfg := configOf(upstreamAt("a", p.address))
+	cfg.Access.Otherwise, cfg.Access.Rules = config.Deny, allowing(`type == cds && name == "open"`)
+	r := run(t, cfg)
+	conn, err := grpc.NewClient(r.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stream, err := loadv3.NewLoadReportingServiceClient(conn).StreamLoadStats(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&loadv3.LoadStatsRequest{Node: &corev3.Node{Id: "n"}}); err != nil {
+		t.Fatal(err)
+	}
+	told, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(told.GetClusters(), []string{"open"}) {
+		t.Errorf("ACC-2: the client is told %q", told.GetClusters())
+	}
+	dropped := func(name string) *endpointv3.ClusterStats {
+		return &endpointv3.ClusterStats{ClusterName: name, TotalDroppedRequests: 1, LoadReportInterval: durationpb.New(time.Second)}
+	}
+	if err := stream.Send(&loadv3.LoadStatsRequest{ClusterStats: []*endpointv3.ClusterStats{dropped("denied"), dropped("open")}}); err != nil {
+		t.Fatal(err)
+	}
+	r.shows("/metrics", `xdsrelay_loadreport_dropped_entries_total{reason="denied",upstream="a"} 1`)
+	r.reload(func(c *config.Config) { c.Access.Rules = allowing("type == cds") })
+	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "which clusters") {
+		t.Errorf("after a reload that allows more the stream ended with %v", err)
+	}
+	for len(asked.Book.Now()) == 0 && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	if got, want := asked.Book.Now()[""], (loads.Sums{"open/ dropped": 1}); !maps.Equal(got, want) {
+		t.Errorf("ACC-2: the control plane is told %v, want %v", got, want)
+	}
 }

@@ -1,17 +1,21 @@
 package loadreport
 
 import (
+	"slices"
 	"time"
 
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 // Client is one that reports. Report is called by one goroutine.
 type Client struct {
-	scope *Scope
-	node  string // of the log
+	scope  *Scope
+	node   string            // of the log
+	allows func(string) bool // whether the client may have a cluster (ACC-2); nil: it may have all
 
 	// guarded by scope.mu
 	round    uint64 // of the sums that marks and taken are of
@@ -26,6 +30,7 @@ type Client struct {
 // The error is a status that ends the stream.
 func (c *Client) Report(r *loadv3.LoadStatsRequest) error {
 	s := c.scope
+	c.leaveOut(r)
 	w, err := check(r.GetClusterStats())
 	if err != nil {
 		s.observer.Refused(RefusedInvalid)
@@ -47,6 +52,29 @@ func (c *Client) Report(r *loadv3.LoadStatsRequest) error {
 		s.log.Warn("entries of load reports are beyond the limits, and left out", "node", c.node, "entries", dropped)
 	}
 	return nil
+}
+
+// leaveOut leaves clusters out of a report that the client may not have.
+func (c *Client) leaveOut(r *loadv3.LoadStatsRequest) {
+	if c.allows == nil {
+		return
+	}
+	all := len(r.GetClusterStats())
+	r.ClusterStats = slices.DeleteFunc(r.GetClusterStats(), func(s *endpointv3.ClusterStats) bool { return !c.allows(s.GetClusterName()) })
+	if n := all - len(r.GetClusterStats()); n > 0 {
+		c.scope.observer.Dropped(DroppedDenied, n)
+	}
+}
+
+// told is what the client is told of an answer: no cluster that it may not have.
+func (c *Client) told(a *answer) *loadv3.LoadStatsResponse {
+	denied := func(name string) bool { return c.allows != nil && !c.allows(name) }
+	if !slices.ContainsFunc(a.response.GetClusters(), denied) {
+		return a.response
+	}
+	response := proto.CloneOf(a.response)
+	response.Clusters = slices.DeleteFunc(response.GetClusters(), denied)
+	return response
 }
 
 func (c *Client) add(r *loadv3.LoadStatsRequest, w weight) (dropped map[Dropped]int, ok bool) {

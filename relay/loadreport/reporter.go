@@ -27,12 +27,13 @@ const (
 	DroppedScope   Dropped = "scope"   // the clients of the scope together
 	DroppedTotal   Dropped = "total"   // all clients together
 	DroppedMessage Dropped = "message" // a report of one cluster's endpoints has no room in a request
+	DroppedDenied  Dropped = "denied"  // a cluster that the client may not have
 	DroppedUnsent  Dropped = "unsent"  // the control plane could not be reached as long as the scope was there, or has no such service
 )
 
 // DroppedList lists every reason.
 func DroppedList() []Dropped {
-	return []Dropped{DroppedName, DroppedClient, DroppedScope, DroppedTotal, DroppedMessage, DroppedUnsent}
+	return []Dropped{DroppedName, DroppedClient, DroppedScope, DroppedTotal, DroppedMessage, DroppedDenied, DroppedUnsent}
 }
 
 // budget is how many bytes may be taken, and how many are. Its methods may be called from

@@ -35,6 +35,8 @@ type Finder interface {
 type Place interface {
 	// Scope is the scope that the client is in.
 	Scope() *Scope
+	// Allows reports whether the client may have a cluster.
+	Allows(cluster string) bool
 	// Check looks again after the configuration has changed. The error is a status that ends
 	// the client's stream.
 	Check() error

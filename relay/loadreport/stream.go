@@ -74,6 +74,7 @@ func (st *stream) enter(first []byte) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	client.allows = place.Allows
 	return client, st.server.report(client, first, true)
 }
 
@@ -129,7 +130,7 @@ func (st *stream) write(client *Client) {
 			return
 		}
 		if a != nil && a != told {
-			if err := st.grpc.SendMsg(a.response); err != nil {
+			if err := st.grpc.SendMsg(client.told(a)); err != nil {
 				return // the reader knows why
 			}
 			told = a
@@ -165,6 +166,9 @@ func (st *stream) check() {
 		st.end(err)
 	}
 }
+
+// ErrNarrowed has a client come again whose access rules have changed.
+var ErrNarrowed = status.Error(codes.Unavailable, "a reload changed which clusters the client may have: connect again")
 
 // ErrMoved has a client come again, and be found where it belongs.
 var ErrMoved = status.Error(codes.Unavailable, "a reload moved the client to another scope: connect again")
