@@ -73,6 +73,24 @@ func (e Endpoints) MarshalYAML() (any, error) { return e.shown(), nil }
 // MarshalJSON gives the servers as the file has them.
 func (e Endpoints) MarshalJSON() ([]byte, error) { return json.Marshal(e.shown()) }
 
+// UnmarshalJSON reads what MarshalJSON writes.
+func (e *Endpoints) UnmarshalJSON(data []byte) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	*e = make(Endpoints, len(list))
+	for i, one := range list {
+		var single string
+		if json.Unmarshal(one, &single) == nil {
+			(*e)[i] = []string{single}
+		} else if err := json.Unmarshal(one, &(*e)[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // endpoints checks the servers of an upstream.
 func (k *checker) endpoints(path string, all Endpoints) {
 	if len(all) == 0 {

@@ -34,6 +34,23 @@ func (a adminState) Clients(node string, names bool) []downstream.Status {
 // Gone implements admin.State.
 func (a adminState) Gone() []downstream.Gone { return a.relay.server.Gone() }
 
+// About implements admin.State.
+func (a adminState) About() *admin.About {
+	r := a.relay
+	now, failed, ready := r.now.Load(), r.failed.Load(), r.health.ready(time.Now())
+	v := &admin.About{
+		Version: r.version, Started: r.started, Ready: ready.Ready, Reason: ready.Reason, File: now.config.File(),
+		Hash: now.hash, InForceSince: now.since, Certificates: certificates(now.config),
+	}
+	for _, c := range now.waiting {
+		v.Waiting = append(v.Waiting, c.String())
+	}
+	if failed != nil {
+		v.Failed, v.FailedAt = failed.err.Error(), failed.at
+	}
+	return v
+}
+
 // origins says what each store is of.
 func (a adminState) origins() map[*cache.Store]downstream.Origin {
 	now, all := a.relay.router.now.Load(), make(map[*cache.Store]downstream.Origin)
@@ -85,10 +102,19 @@ func (a adminState) Upstreams() []admin.Upstream {
 	views := make([]admin.Upstream, 0, len(now))
 	sessions := a.relay.hub.all()
 	planes, retired := a.relay.hub.census()
+	available := a.relay.health.availabilities(time.Now())
 	for _, u := range now {
-		if p := planes[u.Name]; p != nil { // else a reload is under way
-			views = append(views, a.viewPlane(p, u, sessions))
+		p := planes[u.Name]
+		if p == nil { // a reload is under way
+			continue
 		}
+		v := a.viewPlane(p, u, sessions)
+		for _, is := range available {
+			if is.Name == u.Name {
+				v.State, v.StateSince, v.Cause = string(is.State), is.Since, is.Cause
+			}
+		}
+		views = append(views, v)
 	}
 	for _, p := range retired {
 		v := a.viewPlane(p, p.config, sessions)
@@ -105,6 +131,7 @@ func (a adminState) viewPlane(p *plane, u config.Upstream, sessions []*session) 
 	}
 	contact := p.contact()
 	v.LastAnswer, v.Unanswered = contact.Answered, contact.Unanswered
+	v.Answers = admin.NewAnswers(contact.Took, time.Now())
 	if f := a.relay.hub.filesOf(p); f != nil {
 		v.Unusable = f.Problems()
 	}

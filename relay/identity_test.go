@@ -26,8 +26,8 @@ func soon(c *config.Config) {
 	c.Server.TLSRefresh = config.Duration(10 * time.Millisecond)
 }
 
-// pem gives the certificate of an authority as a file has it.
-func pem(t *testing.T, ca *pkitest.Authority) []byte {
+// inPEM gives the certificate of an authority as a file has it.
+func inPEM(t *testing.T, ca *pkitest.Authority) []byte {
 	t.Helper()
 	text, err := os.ReadFile(pkitest.NewFolder(t).PutCA("ca", ca))
 	if err != nil {
@@ -50,7 +50,7 @@ func TestIdentityWithdrawn_ACC1(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		if _, err := file.Write(pem(t, other)); err != nil {
+		if _, err := file.Write(inPEM(t, other)); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -116,7 +116,7 @@ func TestPeersHaveAListenerOfTheirOwn_ACC1_SUR1(t *testing.T) {
 
 	// An operator adds the relays' CA to that of clients: from then on clients could pass for relays.
 	relay := with(relays.Client("relay", pkitest.URI(peerID)))
-	m.dir.Put("clients.crt", append(pem(t, m.ca), pem(t, relays)...))
+	m.dir.Put("clients.crt", append(inPEM(t, m.ca), inPEM(t, relays)...))
 	if _, ok := wait.Until(patience, func() bool {
 		_, err := m.steals(own, relay)
 		return errors.Is(err, peers.ErrRefused)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,18 @@ type Contact struct {
 	Unanswered time.Time
 	// Since is when the relay began to know the control plane.
 	Since time.Time
+	// Took are the times that the last answers took to requests that presented no version.
+	Took []Took
 }
+
+// Took is how long an answer took.
+type Took struct {
+	At  time.Time // of the answer
+	For time.Duration
+}
+
+// mostTook is how many of them are kept.
+const mostTook = 100
 
 // contacts keeps the Contact of a control plane. The zero contacts is ready. Its methods may be
 // called from any goroutine.
@@ -27,6 +39,20 @@ type contacts struct {
 	since    time.Time
 	answered time.Time
 	owed     map[any]time.Time // when the oldest request was written, by who waits for its answer
+	took     []Took            // the last mostTook, in no order
+	tookNext int               // which of them is replaced next
+}
+
+// paid notes how long an answer took.
+func (c *contacts) paid(at time.Time, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.took) < mostTook {
+		c.took = append(c.took, Took{at, took})
+		return
+	}
+	c.took[c.tookNext] = Took{at, took}
+	c.tookNext = (c.tookNext + 1) % mostTook
 }
 
 // begin notes that the control plane is known, once.
@@ -72,7 +98,7 @@ func (o *Outages) Contact() Contact {
 	c := &o.contacts
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := Contact{Answered: c.answered, Since: c.since}
+	now := Contact{Answered: c.answered, Since: c.since, Took: slices.Clone(c.took)}
 	for _, since := range c.owed {
 		now.Unanswered = moment.Earlier(now.Unanswered, since)
 	}

@@ -32,10 +32,23 @@ func TestSUR2_Contact(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := cfg.Outages.Contact(); !got.Answered.Equal(answered) || !got.Unanswered.IsZero() {
 			t.Errorf("after the answer at %v: %+v", answered, got)
+		} else if len(got.Took) != 1 || got.Took[0] != (Took{answered, time.Minute}) {
+			t.Errorf("the answer took %v", got.Took)
 		}
 		_ = s.stop()
 		if got := cfg.Outages.Contact(); !got.Answered.Equal(answered) || !got.Unanswered.IsZero() {
 			t.Errorf("after the session: %+v", got)
 		}
 	})
+}
+
+func TestSUR8_Took(t *testing.T) {
+	var o Outages
+	for i := range mostTook + 3 {
+		o.contacts.paid(time.Time{}, time.Duration(i))
+	}
+	took := o.Contact().Took
+	if len(took) != mostTook || took[0].For != mostTook || took[3].For != 3 {
+		t.Errorf("%d answers are kept, the first %v, the fourth %v", len(took), took[0], took[3])
+	}
 }

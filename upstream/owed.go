@@ -63,6 +63,7 @@ func (l *line) paid(at time.Time) {
 		return
 	}
 	l.remote.report.obs.Answered(at.Sub(o.since))
+	l.remote.up.entrance.outages.contacts.paid(at, at.Sub(o.since))
 	o.since, o.due, o.sure = time.Time{}, time.Time{}, false
 	l.remote.up.entrance.outages.contacts.owe(l, time.Time{})
 }

@@ -22,6 +22,8 @@ down, the relay serves the fleet from its cache.
 	}
 	root.AddCommand(initCommand(), serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
 		configCommand(), bootstrapCommand(), compareCommand(), devCertsCommand(),
+		statusCommand(), checkCommand(), clientsCommand(), rejectionsCommand(), whyCommand(),
+		upstreamsCommand(), scopesCommand(), resourcesCommand(),
 		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), versionCommand())
 	// cobra's own flag needs a template to print more than a line, and with templates the linker keeps each exported
 	// method of each type: 19 MB.

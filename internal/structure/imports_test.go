@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"downstream":             {"downstream/delivery", "downstream/identity", "cache", "keyer", "keyer/rules", "internal/wire", helpers},
 	"upstream":               {"keyer", "internal/wire", helpers},
 	"internal/resolve":       {"downstream/delivery", "cache", "keyer", "internal/wire", helpers},
-	"relay/admin":            {"cache", "config", "downstream", "upstream", "keyer", helpers},
+	"relay/admin":            {"cache", "config", "downstream", "downstream/delivery", "upstream", "keyer", helpers},
 	"relay/load":             {helpers},
 	"relay/loadreport":       {helpers},
 	"relay/peers":            {"cache", "keyer", "internal/wire", helpers},
@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	// Programs, and what they do.
 	"cmd/internal/cli": {"config", "internal/excerpt"},
 	"cmd/xdsrelay": {
-		"cmd/internal/cli", "cache", "cache/snapshot", "config", "relay", "relay/admin", "keyer", "internal/adminclient", "internal/bootstrap", "internal/compare", "internal/explain", "internal/fleet", "internal/watch",
+		"cmd/internal/cli", "cache", "cache/snapshot", "config", "downstream", "relay", "relay/admin", "keyer", "internal/adminclient", "internal/bootstrap", "internal/compare", "internal/explain", "internal/fleet", "internal/watch",
 		"internal/xdsclient", helpers,
 	},
 	"cmd/xdsrelay-demo":               {"cmd/internal/cli", "cmd/xdsrelay-demo/internal/demo"},

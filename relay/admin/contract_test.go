@@ -24,6 +24,9 @@ var pages = []struct {
 }{
 	{"/clients", []downstream.Status{}},
 	{"/clients?gone=true", []downstream.Gone{}},
+	{"/status", admin.Status{}},
+	{"/rejections", []admin.Rejection{}},
+	{"/why", []admin.Why{}},
 	{"/upstreams", []admin.Upstream{}},
 	{"/scopes", admin.Scopes{}},
 	{"/resources", []admin.Resource{}},

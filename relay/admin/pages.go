@@ -11,7 +11,10 @@ import (
 )
 
 // Index is a line for each page, for the front page of the port.
-const Index = `/clients?node=&state=&type= the clients' streams and polls: what they have of each type, and what they wait for; names=true, gone=true
+const Index = `/status                    what is wrong, and how many clients have what they should
+/clients?node=&state=&type= the clients' streams and polls: what they have of each type, and what they wait for; names=true, gone=true
+/rejections?node=&type=    what clients reject now, by resource and reason
+/why?node=&type=&name=     why a client has a resource, or why not
 /upstreams                 the control planes: sessions, streams, cached resources by type
 /scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
 /resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
@@ -31,7 +34,10 @@ type Pages struct {
 
 // Handle adds the pages to a mux.
 func (p *Pages) Handle(mux *http.ServeMux) {
+	mux.HandleFunc("GET /status", page(p.status))
 	mux.HandleFunc("GET /clients", page(p.clients, "node", "state", "type", "names", "gone", "limit", "after"))
+	mux.HandleFunc("GET /rejections", page(p.rejections, "node", "type"))
+	mux.HandleFunc("GET /why", page(p.why, "node", "type", "name"))
 	mux.HandleFunc("GET /upstreams", page(p.upstreams))
 	mux.HandleFunc("GET /scopes", page(p.scopes, "type", "rule", "scope"))
 	mux.HandleFunc("GET /resources", page(p.resources, "type", "name", "payload"))

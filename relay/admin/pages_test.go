@@ -21,6 +21,7 @@ func (state) Clients(node string, _ bool) []downstream.Status {
 	all := []downstream.Status{{ID: 1, Node: "n"}, {ID: 2, Node: "m", Types: map[string]downstream.TypeView{"t": {State: downstream.Behind}, "u": {State: downstream.Current}}}}
 	return slices.DeleteFunc(all, func(s downstream.Status) bool { return node != "" && s.Node != node })
 }
+func (state) About() *admin.About { return &admin.About{Ready: true} }
 func (state) Gone() []downstream.Gone {
 	return []downstream.Gone{{Status: downstream.Status{Node: "left"}, Why: downstream.WhyKeepalive}}
 }

@@ -9,6 +9,7 @@ import (
 // State is what a relay has and does. All of it is copies, which are the caller's. The methods may be
 // called from any goroutine.
 type State interface {
+	About() *About
 	// Clients are the streams and the held polls by ID, those of a node unless that is "". names has each
 	// name listed that they subscribe to, or have.
 	Clients(node string, names bool) []downstream.Status

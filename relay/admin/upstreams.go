@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
@@ -18,11 +19,40 @@ type Upstream struct {
 	Reached    bool             `json:"reached"`                     // at least once
 	LastAnswer time.Time        `json:"last_answer,omitzero"`        // of any server, to any scope
 	Unanswered time.Time        `json:"unanswered_since,omitzero"`   // when the oldest request was written that a server owes an answer
+	State      string           `json:"state,omitempty"`             // reached, mute, unreachable, not reached, or what serves in its place: restored, at peers; absent if it is retired
+	StateSince time.Time        `json:"state_since,omitzero"`        // unless it is reached
+	Cause      string           `json:"cause,omitempty"`             // of the state
+	Answers    Answers          `json:"answers,omitzero"`            // within ten minutes
 	Required   bool             `json:"required"`                    // readiness waits for it
 	Retired    bool             `json:"retired,omitempty"`           // not configured any more, or differently; its streams end with their last clients
 	Replicas   []Replica        `json:"replicas,omitempty"`          // the servers, also those of names, by priority
 	Loads      *Loads           `json:"load_reports,omitempty"`
 	Sessions   []Session        `json:"sessions"`
+}
+
+// Answers says how long a control plane took to answer requests that presented no version.
+type Answers struct {
+	Count int     `json:"count"` // at most a hundred
+	P50   float64 `json:"p50_seconds"`
+	P99   float64 `json:"p99_seconds"`
+}
+
+// answersFor is how far back Answers goes.
+const answersFor = 10 * time.Minute
+
+// NewAnswers counts the answers of the last ten minutes.
+func NewAnswers(took []upstream.Took, now time.Time) (a Answers) {
+	var all []float64
+	for _, x := range took {
+		if now.Sub(x.At) <= answersFor {
+			all = append(all, x.For.Seconds())
+		}
+	}
+	slices.Sort(all)
+	if a.Count = len(all); a.Count > 0 {
+		a.P50, a.P99 = all[(a.Count-1)/2], all[(a.Count-1)*99/100]
+	}
+	return a
 }
 
 // Replica is one server of a control plane.

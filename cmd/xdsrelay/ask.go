@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// askFlags are the flags of the commands that show what relays have.
+type askFlags struct {
+	adminFlags
+
+	timeout time.Duration
+	watch   bool
+	output  *string
+	cmd     *cobra.Command
+}
+
+func newAskFlags(cmd *cobra.Command) *askFlags {
+	o := &askFlags{cmd: cmd, timeout: 5 * time.Second}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	o.add(cmd)
+	cli.DurationVar(flags, &o.timeout, "timeout", "`time` that the relays have to answer")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "ask again every two seconds, until you stop the command")
+	o.output = cli.TableFlag(cmd)
+	return o
+}
+
+// watchPause is the time between two questions.
+const watchPause = 2 * time.Second
+
+// clearScreen has a terminal begin anew.
+const clearScreen = "\x1b[H\x1b[2J"
+
+// show asks all relays for a page and shows it. table writes it for people, and returns an error if the
+// answers say that something is wrong.
+func show[T any](o *askFlags, path string, table func(w io.Writer, answers []adminclient.Answer[T]) error) error {
+	relays, err := o.client(o.cmd.Context())
+	if err != nil {
+		return err
+	}
+	for {
+		err := showOnce(o, relays, path, table)
+		if !o.watch {
+			return err
+		}
+		if err != nil {
+			cli.Print(o.cmd.ErrOrStderr(), err)
+		}
+		if !backoff.Sleep(o.cmd.Context(), watchPause) {
+			return err
+		}
+	}
+}
+
+func showOnce[T any](o *askFlags, relays *adminclient.Client, path string, table func(io.Writer, []adminclient.Answer[T]) error) error {
+	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
+	defer cancel()
+	answers := adminclient.Get[T](ctx, relays, path)
+	var text bytes.Buffer
+	wrong := table(&text, answers)
+	out := o.cmd.OutOrStdout()
+	var err error
+	switch *o.output {
+	case cli.FormatJSON:
+		err = cli.PrintJSON(out, jsonAnswers(answers))
+	case cli.FormatYAML:
+		err = cli.PrintYAML(out, jsonAnswers(answers))
+	default:
+		if _, terminal := cli.Terminal(out); o.watch && terminal {
+			_, _ = io.WriteString(out, clearScreen)
+		}
+		for i := range answers {
+			if answers[i].Err != nil {
+				fmt.Fprintf(&text, "%s: FAILED: %s\n", answers[i].Address, excerpt.Printable(answers[i].Err.Error()))
+			}
+		}
+		_, err = out.Write(text.Bytes())
+	}
+	return cmp.Or(err, wrong, outcome(&o.adminFlags, failures(answers), len(answers), ""))
+}
+
+// wide reports whether nothing is cut.
+func (o *askFlags) wide() bool { return *o.output == cli.FormatWide }
+
+// cut shortens what others sent for a table.
+func (o *askFlags) cut(s string, most int) string {
+	if r := []rune(s); !o.wide() && len(r) > most {
+		s = string(r[:most-1]) + "…"
+	}
+	return excerpt.Printable(s)
+}
+
+// columns writes a table.
+func columns(w io.Writer, rows [][]string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(t, strings.Join(row, "\t")) // to memory
+	}
+	_ = t.Flush()
+}
+
+// elapsed is how long ago something was; "-" if it was not.
+func elapsed(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return now.Sub(t).Round(time.Second).String()
+}
+
+// dash is "-" in place of nothing.
+func dash(s string) string { return cmp.Or(s, "-") }
+
+func short(typeURL string) string { return excerpt.Printable(keyer.ShortName(typeURL)) }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
+)
+
+func upstreamsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "upstreams [NAME]",
+		Short: "Show the control planes, and how they answer",
+		Long: `Show a line for each scope of each control plane: whether the control plane can be reached, when
+it answered last, how long half of its answers and the slowest hundredth took (requests that
+presented no version, within ten minutes), since when it owes an answer, its NACKs, and the
+last error. --output json has all that the relay knows.
+
+` + exitCodes("a relay refused or failed"),
+		Example: `  xdsrelay upstreams
+  xdsrelay upstreams istiod --output wide`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	o := newAskFlags(cmd)
+	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
+		return show(o, "/upstreams", func(w io.Writer, answers []adminclient.Answer[[]admin.Upstream]) error {
+			now := time.Now()
+			rows := [][]string{{"UPSTREAM", "STATE", "SCOPE", "SESSION", "ENDPOINT", "CLIENTS", "LAST ANSWER", "P50", "P99", "OWED FOR", "NACKS", "LAST ERROR"}}
+			for i := range answers {
+				for _, u := range answers[i].Value {
+					if len(args) > 0 && u.Name != args[0] {
+						continue
+					}
+					sessions := u.Sessions
+					if len(sessions) == 0 {
+						sessions = []admin.Session{{Scope: "-", LastResponse: u.LastAnswer}}
+					}
+					for _, s := range sessions {
+						rows = append(rows, []string{
+							u.Name, dash(u.State), o.cut(scopeText(s.Scope), 30), dash(s.State), o.cut(dash(s.Endpoint), 30), fmt.Sprint(s.Clients),
+							elapsed(s.LastResponse, now), seconds(u.Answers.Count, u.Answers.P50), seconds(u.Answers.Count, u.Answers.P99),
+							elapsed(u.Unanswered, now), fmt.Sprint(s.Nacks), o.cut(dash(cmp.Or(s.LastError, u.Cause)), 60),
+						})
+					}
+				}
+			}
+			columns(w, rows)
+			return nil
+		})
+	})
+	return cmd
+}
+
+// seconds shows a time of some answers; "-" if there was none.
+func seconds(answers int, s float64) string {
+	if answers == 0 {
+		return "-"
+	}
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+}
+
+func scopesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "scopes",
+		Short: "Show which clients share, and by which rule",
+		Long: `Show the scopes with the most clients: each is one stream to its control plane and one cache.
+UNMENTIONED are fields in which nodes of its clients differ and that no rule looks at.
+
+` + exitCodes("a relay refused or failed"),
+		Example: `  xdsrelay scopes`,
+		Args:    noArguments,
+	}
+	o := newAskFlags(cmd)
+	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
+		return show(o, "/scopes", func(w io.Writer, answers []adminclient.Answer[admin.Scopes]) error {
+			rows := [][]string{{"UPSTREAM", "SCOPE", "RULE", "CLIENTS", "FIRST NODE", "UNMENTIONED", "FAILED"}}
+			for i := range answers {
+				v := &answers[i].Value
+				if v.Result == nil {
+					continue
+				}
+				for _, s := range v.Largest {
+					rows = append(rows, []string{
+						s.Upstream, o.cut(scopeText(s.Scope), 40), dash(s.Rule), fmt.Sprint(s.Clients), o.cut(dash(s.First), 30),
+						o.cut(dash(fmt.Sprint(s.Unmentioned)), 40), o.cut(dash(s.Failed), 60),
+					})
+				}
+				for _, s := range v.XDSTP {
+					rows = append(rows, []string{s.Upstream, scopeText(s.Scope), "-", fmt.Sprint(s.Clients), "-", "-", "-"})
+				}
+			}
+			columns(w, rows)
+			return nil
+		})
+	})
+	return cmd
+}
+
+func resourcesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resources [TYPE [NAME]]",
+		Short: "Show what relays have, with versions",
+		Long: `Show the resources that relays have: state, version, age, size, and how many clients ask for
+each by name. --output json shows the payload of a single NAME, except those of secrets.
+
+` + exitCodes("a relay refused or failed"),
+		Example: `  xdsrelay resources cds
+  xdsrelay resources cds payments --output json`,
+		Args: cobra.MaximumNArgs(2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return typeCompletions(), cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	o := newAskFlags(cmd)
+	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
+		q := url.Values{}
+		for i, name := range []string{"type", "name"} {
+			if i < len(args) {
+				q.Set(name, args[i])
+			}
+		}
+		return show(o, "/resources?"+q.Encode(), func(w io.Writer, answers []adminclient.Answer[[]admin.Resource]) error {
+			now := time.Now()
+			rows := [][]string{{"TYPE", "NAME", "STATE", "VERSION", "AGE", "BYTES", "WATCHERS", "UPSTREAM", "SCOPE"}}
+			for i := range answers {
+				for _, r := range answers[i].Value {
+					rows = append(rows, []string{
+						short(r.TypeURL), o.cut(r.Name, 60), r.State, o.cut(dash(r.Version), 20), elapsed(r.Updated, now), fmt.Sprint(r.Bytes),
+						fmt.Sprint(r.Watchers), excerpt.Printable(r.Upstream), o.cut(scopeText(r.Scope), 30),
+					})
+				}
+			}
+			columns(w, rows)
+			return nil
+		})
+	})
+	return cmd
+}

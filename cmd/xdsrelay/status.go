@@ -1,0 +1,210 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
+)
+
+func statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say what is wrong with relays, their clients and their control planes",
+		Long: `Say in one screen what is wrong, the worst first: a control plane that is away, slow or has
+lost its resources, clients that reject something, do not acknowledge, or ask for names that
+nobody serves, a certificate, a reload that failed. Each has the command that tells more.
+
+Then a line for each relay: how many clients have all that there is for them (current), lack
+something (behind), reject something (rejecting), or wait for a control plane (waiting). A
+client counts by the worst of its types.
+
+` + exitCodes("something is wrong"),
+		Example: `  xdsrelay status
+  xdsrelay status --admin dns:xdsrelay-headless.infra:19100 --watch
+  xdsrelay status --output json`,
+		Args: noArguments,
+	}
+	o := newAskFlags(cmd)
+	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
+		return show(o, "/status", func(w io.Writer, answers []adminclient.Answer[admin.Status]) error {
+			return o.status(w, answers, time.Now())
+		})
+	})
+	return cmd
+}
+
+func checkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say in one line whether anything is wrong",
+		Long: `Say in one line whether anything is wrong: the first of what "xdsrelay status" shows.
+
+` + exitCodes("something is wrong"),
+		Example: `  xdsrelay check && echo well`,
+		Args:    noArguments,
+	}
+	o := newAskFlags(cmd)
+	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
+		return show(o, "/status", func(w io.Writer, answers []adminclient.Answer[admin.Status]) error {
+			all, clients, relays := merge(answers)
+			switch {
+			case len(all) > 1:
+				fmt.Fprintf(w, "WRONG: %s And %d more: xdsrelay status.\n", sentence(all[0].Text), len(all)-1)
+			case len(all) == 1:
+				fmt.Fprintf(w, "WRONG: %s\n", sentence(all[0].Text))
+			default:
+				fmt.Fprintf(w, "well: %s, %s\n", plural(relays, "relay"), plural(clients, "client"))
+				return nil
+			}
+			return somethingWrong(len(all))
+		})
+	})
+	return cmd
+}
+
+// somethingWrong is the outcome of a command that found something.
+func somethingWrong(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return &cli.Error{Code: cli.ExitFailure, Err: errors.New(plural(n, "thing") + " wrong")}
+}
+
+// found is a problem of one or several relays.
+type found struct {
+	admin.Problem
+
+	relays []string
+}
+
+// merge adds up what relays say, the worst first.
+func merge(answers []adminclient.Answer[admin.Status]) (all []found, clients, relays int) {
+	for i := range answers {
+		if answers[i].Err != nil {
+			continue
+		}
+		v := &answers[i].Value
+		clients, relays = clients+v.Clients, relays+1
+		for _, p := range v.Problems {
+			at := slices.IndexFunc(all, func(f found) bool { return f.Kind == p.Kind && f.Text == p.Text && f.Resource == p.Resource })
+			if at < 0 {
+				all = append(all, found{p, []string{answers[i].Address}})
+				continue
+			}
+			f := &all[at]
+			f.relays, f.Clients = append(f.relays, answers[i].Address), f.Clients+p.Clients
+			if !p.Since.IsZero() && p.Since.Before(f.Since) {
+				f.Since = p.Since
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b found) int { return admin.Compare(&a.Problem, &b.Problem) })
+	return all, clients, relays
+}
+
+// sentence shows what a relay says, which may quote others.
+func sentence(s string) string { return strings.TrimSpace(excerpt.PrintableLines(s)) }
+
+// mostProblems is how many problems fit on a screen.
+const mostProblems = 12
+
+func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status], now time.Time) error {
+	all, clients, relays := merge(answers)
+	if len(all) == 0 && relays > 0 {
+		fmt.Fprintf(w, "Well: %s, %s.\n\n", plural(relays, "relay"), plural(clients, "client"))
+	} else if len(all) > 0 {
+		fmt.Fprintf(w, "WRONG: %s.\n\n", plural(len(all), "thing"))
+	}
+	for i := range all {
+		if i == mostProblems && !o.wide() {
+			fmt.Fprintf(w, "… and %d more: --output wide shows all.\n", len(all)-i)
+			break
+		}
+		o.problem(w, &all[i], now)
+	}
+	if len(all) > 0 {
+		_, _ = fmt.Fprintln(w)
+	}
+	if relays == 0 {
+		return nil
+	}
+	rows := [][]string{{"RELAY", "READY", "CLIENTS"}}
+	for _, s := range downstream.States {
+		rows[0] = append(rows[0], strings.ToUpper(string(s)))
+	}
+	rows[0] = append(rows[0], "CONTROL PLANES", "CONFIG", "VERSION")
+	for i := range answers {
+		v := &answers[i].Value
+		if answers[i].Err != nil {
+			continue
+		}
+		ready := "yes"
+		if !v.About.Ready {
+			ready = "no"
+		}
+		row := []string{answers[i].Address, ready, fmt.Sprint(v.Clients)}
+		for _, s := range downstream.States {
+			row = append(row, fmt.Sprint(v.States[string(s)]))
+		}
+		planes := make([]string, len(v.Upstreams))
+		for i, u := range v.Upstreams {
+			planes[i] = u.Name + " " + u.State
+		}
+		rows = append(rows, append(row, o.cut(strings.Join(planes, ", "), 40), v.About.Hash, dash(excerpt.Printable(v.About.Version))))
+	}
+	columns(w, rows)
+	return somethingWrong(len(all))
+}
+
+func (o *askFlags) problem(w io.Writer, p *found, now time.Time) {
+	fmt.Fprintf(w, "- %s\n", sentence(o.shorten(p.Text)))
+	var more []string
+	if p.Clients > 0 {
+		more = append(more, plural(p.Clients, "client")+": "+nodes(p.Nodes, p.Clients))
+	}
+	if !p.Since.IsZero() {
+		more = append(more, "for "+elapsed(p.Since, now))
+	}
+	if len(p.relays) > 1 || o.wide() {
+		more = append(more, "at "+strings.Join(p.relays, ", "))
+	}
+	if len(more) > 0 {
+		fmt.Fprintf(w, "  %s\n", strings.Join(more, "; "))
+	}
+	if p.Next != "" {
+		fmt.Fprintf(w, "  next: %s\n", excerpt.Printable(p.Next))
+	}
+}
+
+// shorten cuts a sentence, unless everything is asked for. A reason may have two thousand characters.
+func (o *askFlags) shorten(s string) string {
+	const most = 400
+	if r := []rune(s); !o.wide() && len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+// nodes lists some of n clients.
+func nodes(some []string, n int) string {
+	all := make([]string, len(some))
+	for i, node := range some {
+		all[i] = excerpt.Printable(node)
+	}
+	text := strings.Join(all, ", ")
+	if n > len(some) {
+		text += ", …"
+	}
+	return text
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
+	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
+)
+
+// crowd is a relay with clients, each of which has a fault of its own.
+type crowd struct {
+	replica
+
+	stops map[string]func()
+}
+
+// join runs a client that asks for something.
+func (f *crowd) join(t *testing.T, node string, reject func(*xdsclient.Response) error, typeURL string, names ...string) *xdsclient.Client {
+	t.Helper()
+	conn, err := grpc.NewClient(f.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := xdsclient.New(xdsclient.Options{Conn: conn, Node: &corev3.Node{Id: node}, OnResponse: reject})
+	c.Subscribe(typeURL, names...)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Run(ctx) // ends with ctx
+	}()
+	stop := func() {
+		cancel()
+		<-done
+		_ = conn.Close()
+	}
+	t.Cleanup(stop)
+	if f.stops == nil {
+		f.stops = make(map[string]func())
+	}
+	f.stops[node] = stop
+	return c
+}
+
+// says waits until a command says something.
+func (f *crowd) says(t *testing.T, code int, want []string, args ...string) {
+	t.Helper()
+	var got result
+	missing := func() string {
+		got = xdsrelay(t, append(args, "--admin", f.admin)...)
+		for _, w := range want {
+			if !strings.Contains(got.stdout+got.stderr, w) {
+				return w
+			}
+		}
+		return ""
+	}
+	if _, said := wait.Until(30*time.Second, func() bool { return missing() == "" }); !said || got.code != code {
+		t.Fatalf("%v: code %d, want %d; %q is missing in\n%s%s", args, got.code, code, missing(), got.stdout, got.stderr)
+	}
+}
+
+// What an operator asks at night: each fault is named, with the client, the type, the resource and the command
+// that tells more.
+func TestStatus(t *testing.T) {
+	p := testplane.Start(t, testplane.Behaviour{})
+	for i := range 30 {
+		p.Set(cluster(fmt.Sprintf("c%d", i), 1))
+	}
+	f := &crowd{replica: serveReplica(t, p.Addr(), "")}
+	f.says(t, 0, []string{"Well: 1 relay, 0 clients."}, "status")
+	f.says(t, 0, []string{"No client rejects anything."}, "rejections")
+	fine := f.join(t, "fine", nil, resource.ClusterType, "*")
+	stopped := f.join(t, "stopped", nil, resource.ClusterType, "*")
+	f.join(t, "rejecting", func(r *xdsclient.Response) error {
+		for _, x := range r.Changes {
+			if x.Name == "broken" && x.Version != "" {
+				return errors.New("broken has no endpoints")
+			}
+		}
+		return nil
+	}, resource.ClusterType, "*")
+	f.join(t, "asking", nil, resource.EndpointType, "nobody")
+	for _, c := range []*xdsclient.Client{fine, stopped} {
+		if err := c.Wait(t.Context(), func(c *xdsclient.Client) bool { return c.Len(resource.ClusterType) == 30 }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped.HoldAcks(true)
+	p.Set(cluster("broken", 1))
+	before := p.Version(resource.ClusterType)
+
+	f.says(t, cli.ExitFailure, []string{
+		"WRONG: 3 things.",
+		`- Clients reject cds "broken" version `, ": broken has no endpoints", "1 client: rejecting", "next: xdsrelay rejections --type cds",
+		"- Clients do not acknowledge type cds", "1 client: stopped", "next: xdsrelay clients stopped",
+		`- Clients ask for eds "nobody", and the control plane a has not answered.`, "1 client: asking", "next: xdsrelay why asking eds nobody",
+		"RELAY", f.admin, "a reached",
+	}, "status")
+	f.says(t, cli.ExitFailure, []string{`WRONG: Clients reject cds "broken"`, "And 2 more: xdsrelay status."}, "check")
+	f.says(t, cli.ExitFailure, []string{"cds   broken ", "broken has no endpoints", "rejecting"}, "rejections")
+	f.says(t, 0, []string{"No client rejects anything."}, "rejections", "--type", "eds")
+	f.says(t, 0, []string{"stopped", "behind", "ack", "rejecting", "asking", "name nobody"}, "clients", "--stale", "--sort", "lag")
+	if got := xdsrelay(t, "clients", "--stale", "--admin", f.admin); strings.Contains(got.stdout, "fine") {
+		t.Errorf("one that is current is stale:\n%s", got.stdout)
+	}
+	f.says(t, 0, []string{"broken", "NACKED", "c7", "ACKED"}, "clients", "rejecting")
+	f.says(t, cli.ExitFailure, []string{`no client has the node "nobody"`}, "clients", "nobody")
+	f.says(t, 0, []string{`The client asks for it by "*", and rejects version `, "broken has no endpoints", "from upstream a, scope ", "the relay has it: present"}, "why", "rejecting", "cds", "broken")
+	f.says(t, 0, []string{"was sent version", "has not acknowledged it."}, "why", "stopped", "cds", "broken")
+	f.says(t, 0, []string{"The client asks for it by its name, and the control plane has not answered."}, "why", "asking", "eds", "nobody")
+	f.says(t, 0, []string{`The client asks for it by "*", and acknowledged version `}, "why", "fine", "cds", "c7")
+	f.says(t, cli.ExitFailure, []string{`no client with the node "fine" asks for the type lds`}, "why", "fine", "lds", "x")
+
+	f.says(t, 0, []string{"a         reached", "connected"}, "upstreams", "a")
+	f.says(t, 0, []string{"isolated", "stopped", "otherwise"}, "scopes", "-o", "wide")
+	f.says(t, 0, []string{"cds   broken  present  31"}, "resources", "cds", "broken")
+
+	f.stops["asking"]()
+	f.says(t, 0, []string{"asking", "client", "Canceled"}, "clients", "--gone")
+	stopped.HoldAcks(false)
+	p.Remove(cluster("broken", 1))
+	f.stops["stopped"]()
+	f.says(t, 0, []string{"Well: 1 relay, 2 clients."}, "status")
+	f.says(t, 0, []string{"No client rejects anything."}, "rejections")
+	f.says(t, 0, []string{"well: 1 relay, 2 clients"}, "check")
+	if before == p.Version(resource.ClusterType) {
+		t.Error("the control plane changed nothing")
+	}
+
+	for i := range 29 {
+		p.Remove(cluster(fmt.Sprintf("c%d", i), 1))
+	}
+	f.says(t, cli.ExitFailure, []string{"The control plane a removed ", " resources of type cds at once. Clients keep them until", "next: xdsrelay held --upstream a --type cds"}, "status")
+	p.Stop()
+	f.says(t, cli.ExitFailure, []string{"- The control plane a cannot be reached. Clients keep what they have."}, "status")
+
+	var answers []jsonAnswer[admin.Status]
+	got := xdsrelay(t, "status", "--admin", f.admin, "--output", "json")
+	if err := json.Unmarshal([]byte(got.stdout), &answers); err != nil || got.code != cli.ExitFailure || len(answers) != 1 || answers[0].Answer.Well || answers[0].Answer.Problems[0].Kind != admin.UpstreamAway {
+		t.Errorf("code %d, %v\n%s", got.code, err, got.stdout)
+	}
+	if got := xdsrelay(t, "status", "--admin", f.admin, "--output", "yaml"); !strings.Contains(got.stdout, "kind: upstream away") {
+		t.Errorf("in YAML:\n%s", got.stdout)
+	}
+	f.stop()
+	if got := xdsrelay(t, "status", "--admin", f.admin); got.code != cli.ExitUnreachable || !strings.Contains(got.stdout, "FAILED: unreachable") {
+		t.Errorf("without a relay: %+v", got)
+	}
+	if got := xdsrelay(t, "status", "nobody"); got.code != cli.ExitUsage {
+		t.Errorf("with an argument: %+v", got)
+	}
+}
