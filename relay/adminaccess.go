@@ -96,7 +96,7 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 		token, err := bearer.Of(req.Header.Values("Authorization"))
 		operator, known := tokens.Find(token)
 		known = known && err == nil
-		looks := req.Method == http.MethodGet || req.Method == http.MethodHead
+		looks := admin.LooksOnly(req)
 		switch {
 		case !known:
 			a.relay.door.AdminRefused(req, "", door.NoToken)

@@ -59,6 +59,8 @@ func TestAdminTokens_ACC7(t *testing.T) {
 		{"POST", "/hold", "Bearer " + look, http.StatusForbidden, ""},
 		{"DELETE", "/clients", "Bearer " + look, http.StatusForbidden, ""},
 		{"POST", "/hold", "Bearer " + act, http.StatusOK, "ann"},
+		{"POST", "/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus", "", http.StatusUnauthorized, ""},
+		{"POST", "/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus", "Bearer " + look, http.StatusOK, "prometheus"},
 		{"GET", "/held", "Bearer " + act, http.StatusOK, "ann"},
 		{"GET", "/livez", "", http.StatusOK, ""},
 		{"GET", "/readyz", "", http.StatusOK, ""},

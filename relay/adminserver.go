@@ -21,12 +21,21 @@ const (
 	adminIdleTime = 2 * time.Minute
 	// adminConnections is how many there are at most.
 	adminConnections = 64
+	// adminStreams is how many requests a connection may have at a time, over HTTP/2.
+	adminStreams = 16
 )
 
 // newAdminServer gives an HTTP server whose clients take its connections and its memory for a bounded time only.
 func newAdminServer(pages http.Handler, log *slog.Logger) *http.Server {
 	c := &adminConns{log: log, since: make(map[net.Conn]time.Time)}
-	return &http.Server{Handler: inTime(pages), ReadHeaderTimeout: adminHeaderTime, IdleTimeout: adminIdleTime, ConnState: c.changed}
+	protocols := new(http.Protocols) // gRPC needs HTTP/2: admin.Pages has a service
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler: inTime(pages), ReadHeaderTimeout: adminHeaderTime, IdleTimeout: adminIdleTime, ConnState: c.changed,
+		Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: adminStreams},
+	}
 }
 
 // inTime bounds how long clients take to send their requests, and to read the answers.
@@ -61,6 +70,9 @@ func (a adminAnswer) Write(b []byte) (n int, err error) {
 		}
 	}
 }
+
+// Flush implements http.Flusher, which gRPC needs.
+func (a adminAnswer) Flush() { _ = a.conn.Flush() } // a connection that is gone fails later
 
 // Unwrap is for http.ResponseController.
 func (a adminAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

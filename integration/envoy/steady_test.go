@@ -1,15 +1,19 @@
 package envoy
 
 import (
-	"time"
-
+	"maps"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -18,7 +22,7 @@ const prompt = 2 * time.Second
 
 func steadyScenarios() []scenario {
 	return []scenario{{
-		name: "steady state", proves: "VAR-7 ADS-1", forms: everyForm,
+		name: "steady state", proves: "VAR-7 ADS-1 CSDS-1", forms: everyForm,
 		behaviour: plane.GoControlPlane(), play: steady,
 	}}
 }
@@ -54,6 +58,8 @@ func steady(w *world) {
 	w.plane.Set(w.named("web", "routes", "changed"))
 	w.within(prompt, "the changed listener is in use", func() bool { return w.get(e, "web").Server == "changed" })
 	w.within(prompt, "the changed listener has its routes", w.answers(e, "web", "c"))
+
+	w.within(prompt, "the relay knows what the Envoy has", func() bool { return w.knows(e) })
 
 	w.plane.Remove(fixed)
 	w.within(prompt, "a removed cluster is gone", func() bool { return !active(e, "fixed")() })
@@ -96,4 +102,49 @@ func rejected(e *envoyproc.Envoy) int64 {
 		n += v
 	}
 	return n
+}
+
+// knows reports whether the relay's client status has the clusters and listeners that the Envoy has (CSDS-1), and for an
+// incremental one the versions of clusters: an Envoy shows a listener whose filter chains alone changed in the version
+// before. Polls have no names there. It is true without a relay.
+func (w *world) knows(e *envoyproc.Envoy) bool {
+	if len(w.relays) == 0 || w.form.envoy.REST {
+		return true
+	}
+	version := func(typeURL, version string) string {
+		if !w.form.envoy.Delta || typeURL != plane.Cluster {
+			return ""
+		}
+		return version
+	}
+	conn, err := grpc.NewClient("passthrough:///"+w.relays[0].admin, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	id := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: e.Node()}}
+	resp, err := statusv3.NewClientStatusDiscoveryServiceClient(conn).FetchClientStatus(w.t.Context(),
+		&statusv3.ClientStatusRequest{NodeMatchers: []*matcherv3.NodeMatcher{{NodeId: id}}})
+	if err != nil {
+		w.stopf("client status: %v", err)
+	}
+	told, has := make(map[string]string), make(map[string]string)
+	for _, c := range resp.GetConfig() {
+		for _, x := range c.GetGenericXdsConfigs() {
+			if x.GetTypeUrl() == plane.Cluster || x.GetTypeUrl() == plane.Listener {
+				told[x.GetTypeUrl()+" "+x.GetName()] = version(x.GetTypeUrl(), x.GetVersionInfo()) + " " + x.GetClientStatus().String()
+			}
+		}
+	}
+	for name, c := range e.ActiveClusters() {
+		has[plane.Cluster+" "+name] = version(plane.Cluster, c.Version) + " ACKED"
+	}
+	for name := range e.Listeners() {
+		has[plane.Listener+" "+name] = " ACKED"
+	}
+	if !maps.Equal(told, has) {
+		w.t.Logf("told %v, the Envoy has %v", told, has)
+		return false
+	}
+	return true
 }

@@ -21,6 +21,7 @@ const Index = `/status                    what is wrong, and how many clients ha
 /held?upstream=&scope=&type= what clients are not told yet, why, and the difference; POST /hold and /release change it
 /generations               what clients of each scope had before; POST /rollback goes back to it
 /check                     a consistency check of the whole cache; it locks a store during the check
+gRPC                       envoy.service.status.v3.ClientStatusDiscoveryService, as grpcdebug asks it
 `
 
 // Pages answers requests by what a relay has and does.
@@ -44,6 +45,7 @@ func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /held", page(p.held, selectors...))
 	mux.HandleFunc("GET /generations", page(p.generations, selectors...))
 	mux.HandleFunc("GET /check", page(p.check))
+	p.handleStatus(mux)
 	mux.Handle("POST /hold", p.command("hold", p.Commands.Hold))
 	mux.Handle("POST /release", p.command("release", p.Commands.Release))
 	mux.Handle("POST /rollback", p.command("rollback", p.Commands.Rollback))

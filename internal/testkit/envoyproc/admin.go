@@ -49,6 +49,8 @@ type Config struct {
 	Name           string `json:"name"`
 	ConnectTimeout string `json:"connect_timeout"`
 	StatPrefix     string `json:"stat_prefix"`
+
+	Version string `json:"-"`
 }
 
 // state is one version of a resource in a dump.
@@ -85,11 +87,13 @@ func (e *Envoy) clusters(resource string) map[string]Config {
 	found := make(map[string]Config)
 	_ = e.dump(resource, func(raw json.RawMessage) error { // an Envoy that does not answer has none
 		var c struct {
+			Version string `json:"version_info"`
 			Cluster Config `json:"cluster"`
 		}
 		if err := json.Unmarshal(raw, &c); err != nil {
 			return err
 		}
+		c.Cluster.Version = c.Version
 		found[c.Cluster.Name] = c.Cluster
 		return nil
 	})
