@@ -42,6 +42,21 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestIndex has docs/README.md link each page of the folder, so that readers find all of them there.
+func TestIndex(t *testing.T) {
+	all := pages(t)
+	linked := make(map[string]bool)
+	for _, m := range link.FindAllStringSubmatch(all["docs/README.md"], -1) {
+		linked[path.Join("docs", m[1])] = true
+	}
+	for name := range all {
+		folder := path.Dir(name)
+		if (folder == "docs" || folder == "docs/start") && name != "docs/README.md" && !linked[name] {
+			t.Errorf("docs/README.md does not link %s", name)
+		}
+	}
+}
+
 // anchors are the anchors that GitHub gives to the headings of a page.
 func anchors(text string) map[string]bool {
 	all := make(map[string]bool)

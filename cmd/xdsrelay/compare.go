@@ -107,21 +107,18 @@ func (o *compareFlags) run(ctx context.Context, plane, relay, format string, std
 	if err != nil {
 		return cli.Usage(err, nodeHint)
 	}
-	options := compare.Options{APIType: o.relay.api.value, Subscriptions: subs, Timeout: o.timeout, Parallel: o.parallel}
-	for _, server := range []struct {
-		flags   *watchFlags
-		address string
-		to      *watch.Transport
-	}{{&o.plane, plane, &options.ControlPlane}, {&o.relay, relay, &options.Relay}} {
-		if err := server.flags.checkAddress(server.address); err != nil {
-			return cli.Usage(err, "the addresses are those of the control plane and of the relay, in this order")
-		}
-		transport, end, err := server.flags.transport(server.address)
-		if err != nil {
-			return cli.Usage(err, "")
-		}
-		defer end()
-		*server.to = transport
+	toPlane, endPlane, err := o.plane.connect(plane)
+	if err != nil {
+		return err
+	}
+	defer endPlane()
+	toRelay, endRelay, err := o.relay.connect(relay)
+	if err != nil {
+		return err
+	}
+	defer endRelay()
+	options := compare.Options{
+		ControlPlane: toPlane, Relay: toRelay, APIType: o.relay.api.value, Subscriptions: subs, Timeout: o.timeout, Parallel: o.parallel,
 	}
 	c := comparison{Differences: []compare.Difference{}, Errors: []string{}}
 	unreachable := false
@@ -154,6 +151,18 @@ func (o *compareFlags) run(ctx context.Context, plane, relay, format string, std
 		return &cli.Error{Code: cli.ExitFailure}
 	}
 	return nil
+}
+
+// connect makes what leads to one of the servers, and a function that ends it.
+func (o *watchFlags) connect(address string) (watch.Transport, func(), error) {
+	if err := o.checkAddress(address); err != nil {
+		return watch.Transport{}, nil, cli.Usage(err, "the addresses are those of the control plane and of the relay, in this order")
+	}
+	transport, end, err := o.transport(address)
+	if err != nil {
+		return transport, nil, cli.Usage(err, "")
+	}
+	return transport, end, nil
 }
 
 // fleet reads the nodes. Those that cannot be read are an error: they would be left out.

@@ -137,7 +137,7 @@ func (o *initFlags) write(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(f, text)
+	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
 }
 
