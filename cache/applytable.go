@@ -70,6 +70,7 @@ func (u *update) removals(t *Table) {
 // answered records that the type was answered after its collections were subscribed to: their
 // quiet time begins (RES-14).
 func (t *Table) answered(now time.Time, empty bool) {
+	asked := t.upstream.questions.answer()
 	var standing map[*Collection]struct{} // not answered by an error that leaves it open (ERR-1)
 	for c := range t.upstream.unanswered {
 		if c.errors.leavesOpen() {
@@ -79,7 +80,7 @@ func (t *Table) answered(now time.Time, empty bool) {
 		if !c.demand.subscribed || !c.quiet.answered.IsZero() {
 			continue
 		}
-		c.quiet.answered = now
+		c.quiet.answer(now, asked)
 		t.store.due.unsettled[c] = struct{}{}
 		if empty && c.log.live.len == 0 && c.Answered() {
 			t.store.changes.add(c) // followers can be told that there is nothing

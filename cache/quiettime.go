@@ -11,6 +11,7 @@ type quietTime struct {
 	answered time.Time     // the type's first response on the present stream; zero until then
 	progress time.Time     // the last one that brought or confirmed a member; likewise
 	gap      time.Duration // the longest time between two of them
+	behind   bool          // the server was asked for the collection behind something that it had not answered
 
 	// synced says that all members are here which the server had when it was asked. So any
 	// other does not exist.
@@ -26,7 +27,18 @@ type quietTime struct {
 }
 
 // restart forgets the responses: a stream begins or ends, or none of them was an answer.
-func (q *quietTime) restart() { q.answered, q.progress, q.gap = time.Time{}, time.Time{}, 0 }
+func (q *quietTime) restart() {
+	q.answered, q.progress, q.gap, q.behind = time.Time{}, time.Time{}, 0, false
+}
+
+// answer records the first response after the server was asked. asked is when it was asked for the oldest thing that it had
+// not answered. If that was not the collection, the response may be about that alone: the next one may take as long.
+func (q *quietTime) answer(now, asked time.Time) {
+	q.answered = now
+	if q.behind && !asked.IsZero() {
+		q.gap = max(q.gap, now.Sub(asked))
+	}
+}
 
 // last is the time of the last response that counts.
 func (q *quietTime) last() time.Time {
@@ -128,4 +140,30 @@ func (q *quietTime) end(quiet, long time.Duration) time.Time {
 		return q.last().Add(long)
 	}
 	return time.Time{}
+}
+
+// questions are when the server was asked for something of a table, and sent no response since.
+type questions struct{ first, last time.Time }
+
+// open reports whether there are any, from less than a time ago: of a name that does not exist a server may say nothing.
+func (q *questions) open(now time.Time, within time.Duration) bool {
+	return !q.first.IsZero() && now.Sub(q.first) < within
+}
+
+// ask adds one.
+func (q *questions) ask(now time.Time, within time.Duration) {
+	if !q.open(now, within) {
+		q.first = now
+	}
+	q.last = now
+}
+
+// answer takes the first one out, and returns it. A response answers the others, too, or another one follows.
+func (q *questions) answer() (first time.Time) {
+	if first = q.first; q.last.After(first) {
+		q.first = q.last
+		return first
+	}
+	*q = questions{}
+	return first
 }

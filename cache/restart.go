@@ -50,6 +50,7 @@ func (t *Table) restart(versionsLimit int) wire.Subscription {
 	t.demands.clocks.withheld = false
 	now := t.store.cache.Now()
 	t.upstream.begun, t.upstream.resumed, t.upstream.back = now, t.usage.resources > 0, wentBack{}
+	t.upstream.questions = questions{now, now}
 	for _, c := range t.colls {
 		c.quiet.restart()
 	}

@@ -55,6 +55,7 @@ type exchange struct {
 
 	response   uint32                   // the number of the last response: the entries that it held have it
 	unanswered map[*Collection]struct{} // subscribed to since the last response
+	questions  questions                // on the present stream
 	restored   int                      // resources of an earlier process that it has not confirmed yet
 	shown      bool                     // it was shown on the present stream what the relay holds, or sends that again anyway
 	begun      time.Time                // when the present stream began; zero for the first one

@@ -139,8 +139,12 @@ func (t *Table) takeDemand(subs []wire.Subscription, now time.Time) []wire.Subsc
 			first.Subscribe = append(first.Subscribe, i.subscribe(now))
 			if i.coll != nil {
 				t.upstream.unanswered = with(t.upstream.unanswered, i.coll)
+				i.coll.quiet.behind = t.upstream.questions.open(now, t.store.source.longQuiet())
 			}
 		}
+	}
+	if len(first.Subscribe)+len(anew.Subscribe) > 0 {
+		t.upstream.questions.ask(now, t.store.source.longQuiet())
 	}
 	// Named members of a glob are subscribed to before the glob is unsubscribed, in a request of
 	// their own: within one request the server chooses the order (GLOB-6).
