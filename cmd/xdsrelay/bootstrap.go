@@ -46,6 +46,7 @@ listener. The relay must be configured to serve the client: the command looks at
 	flags.StringVar(&o.Listener, "listener", config.DefaultListenerName, "`name` of the relay's listener")
 	flags.BoolVar(&o.Direct, "relays-only", false, "leave out the control plane")
 	flags.StringVar(&o.CAFile, "ca-file", "", "PEM `file` with the CA of the relays, as the client reads it")
+	flags.StringVar(&o.ServerName, "server-name", "", "`name` in the certificates of the relays (default the host of each); not for gRPC, which checks hosts")
 	flags.StringVar(&o.PlaneCAFile, "control-plane-ca-file", "", "PEM `file` with the CA of the control plane (default as in the configuration)")
 	flags.StringVar(&o.CertFile, "cert-file", "", "PEM `file` with the client's certificate")
 	flags.StringVar(&o.KeyFile, "key-file", "", "PEM `file` with the key of this certificate")
@@ -55,7 +56,7 @@ listener. The relay must be configured to serve the client: the command looks at
 	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
 	cli.Must(cmd.MarkFlagRequired("node-id"))
 	cli.Must(cmd.MarkFlagFilename("config", "yaml", "yml"))
-	for _, name := range []string{"node-id", "node-cluster", "relay", "listener", "envoy-admin", "return"} {
+	for _, name := range []string{"node-id", "node-cluster", "relay", "listener", "server-name", "envoy-admin", "return"} {
 		cli.Complete(cmd, name)
 	}
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, args []string) error {

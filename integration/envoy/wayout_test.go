@@ -54,7 +54,7 @@ func made(t *testing.T, c *config.Config, o bootstrap.Options) *bootstrapv3.Boot
 }
 
 // TestWayOut_ABS2 kills all relays of Envoys with traffic, while endpoints change. The Envoys go to the control
-// plane, and return when the relays do. On neither way a request fails, or is a resource sent that they hold.
+// plane, and return when the relays do, which have mutual TLS and it has not. On neither way a request fails, or is a resource sent that they hold.
 func TestWayOut_ABS2(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	envoys := 4
@@ -64,15 +64,16 @@ func TestWayOut_ABS2(t *testing.T) {
 	w := newExampleWorld(t)
 	a, b := w.backend("a"), w.backend("b")
 	w.plane.Set(w.cluster("one"), endpoints("one", a), w.listener("web", "routes"), route("routes", "one"))
-	relays := make([]*relayProcess, 2)
+	certificates, relays := newFleetTLS(t), make([]*relayProcess, 2)
 	for i := range relays {
-		relays[i] = startRelay(t, config.AggregatedDeltaGRPC, w.plane.Addr(), true, nil)
+		relays[i] = startRelay(t, config.AggregatedDeltaGRPC, w.plane.Addr(), true, certificates.serve)
 	}
 	w.run(func() {
 		var fleet []*envoyproc.Envoy
 		start := func(i int) *envoyproc.Envoy {
 			return envoyproc.Start(t, w.binary, made(t, relays[0].config, bootstrap.Options{
-				ID: fmt.Sprintf("edge-%d", i), Cluster: "edge", Relays: []string{relays[0].addr, relays[1].addr},
+				ID: fmt.Sprintf("edge-%d", i), Cluster: "edge", Relays: []string{relays[0].addr, relays[1].addr}, ServerName: relayHost,
+				CAFile: certificates.files.Path("fleet.crt"), CertFile: certificates.files.Path("envoy.crt"), KeyFile: certificates.files.Path("envoy.key"),
 			}))
 		}
 		for i := range envoys {

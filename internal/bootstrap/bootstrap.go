@@ -28,6 +28,8 @@ type Options struct {
 	// relay's configuration. CertFile and KeyFile are the client's own, for both.
 	CAFile, PlaneCAFile, CertFile, KeyFile string
 
+	ServerName string // in the certificates of the relays; "": the host of each
+
 	Admin string // where an Envoy serves its admin port
 
 	// Return is the time after which an Envoy begins its stream anew, at a relay if one is there.
@@ -99,7 +101,7 @@ func relays(l *config.Listener, o Options) (s server, err error) {
 	if l.TLS == nil {
 		return s, checkAddresses(s.addresses)
 	}
-	s.tls = &files{ca: o.CAFile}
+	s.tls = &files{ca: o.CAFile, name: o.ServerName}
 	verifies := l.TLS.ClientCAFile != "" || l.TLS.SPIFFE != nil
 	switch {
 	case o.CAFile == "":

@@ -167,6 +167,7 @@ func (f *files) write(w *yamlWriter, address string) {
 		w.line(5, "sni: %s", quote(name))
 	}
 	w.line(5, "common_tls_context:")
+	w.line(6, "alpn_protocols: [h2]")
 	if f.cert != "" {
 		w.line(6, "tls_certificates: [{certificate_chain: {filename: %s}, private_key: {filename: %s}}]", quote(f.cert), quote(f.key))
 	}
