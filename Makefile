@@ -114,7 +114,7 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 # What it finds is reported; how long it takes is nobody's concern. The tests of
 # "models" play random schedules, of which "make test" plays a few.
 .PHONY: soak
-soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, or a fleet that comes at once, beside others), compare (SEEDS walks from FROM before the build of revision OLD and this one), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (a control plane that is empty for two minutes, under Envoys and gRPC clients, and ten minutes of churn while operators hold what clients get), loads (load reports), models (SEEDS random schedules), mutate (mutants of the package ARGS), simulate (SEEDS from FROM, OPS of them)
+soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, or a fleet that comes at once, beside others), compare (SEEDS walks from FROM before the build of revision OLD and this one), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (a control plane that is empty for two minutes, under Envoys and gRPC clients, and ten minutes of churn while operators hold what clients get), kubernetes (the chart on a cluster that is there: ON and LOAD say how it is reached), loads (load reports), models (SEEDS random schedules), mutate (mutants of the package ARGS), simulate (SEEDS from FROM, OPS of them)
 	@case '$(SUITE)' in \
 		access) go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessIsNotTold|^TestEachCheckIsNeeded' ./downstream/delivery -access.seeds='$(SEEDS)'; \
 			go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessLeak' ./relay -leak.from='$(FROM)' -leak.seeds='$(SEEDS)';; \
@@ -125,6 +125,7 @@ soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of c
 		fleet) go test -timeout 2h -count 1 -v $(ARGS) -run '^TestFleet_|^TestClientsAtOnce|^TestRollout' ./integration \
 				-fleet.steps=1000,5000,10000,20000,50000 -atonce.clients=5000 -rollout.clients=1000 -rollout.age=20s;; \
 		hold) integration/hold.sh -v $(ARGS);; \
+		kubernetes) integration/kubernetes/run.sh;; \
 		loads) integration/loads.sh -v $(ARGS);; \
 		models) result=0; \
 			go test -timeout 24h $(ARGS) $$(grep -rl --include='*_test.go' 'rapid\.Check' . | xargs -n 1 dirname | sort -u) \
@@ -137,7 +138,7 @@ soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of c
 		simulate) overlay=$$(integration/simulate/exact.sh bin/.simulate); \
 			go test -timeout 24h -count 1 -tags exact -ldflags=-checklinkname=0 -overlay "$$overlay" -v -run '^TestSimulate' ./integration/simulate \
 				-simulate.from='$(FROM)' -simulate.seeds='$(SEEDS)' -simulate.ops='$(OPS)' $(ARGS);; \
-		*) echo "SUITE is \"$(SUITE)\", which is none of: access, attack, compare, envoy, control-planes, fleet, hold, loads, models, mutate, simulate" >&2; exit 2;; \
+		*) echo "SUITE is \"$(SUITE)\", which is none of: access, attack, compare, envoy, control-planes, fleet, hold, kubernetes, loads, models, mutate, simulate" >&2; exit 2;; \
 	esac
 
 ##@ Speed

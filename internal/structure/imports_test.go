@@ -105,6 +105,7 @@ var mayImport = map[string][]string{
 	},
 	"examples/grpc-client":              nil,
 	"integration/compare":               nil,
+	"integration/kubernetes/app":        {"internal/testkit/envoyproc", "internal/testkit/plane", "internal/testkit/traffic"},
 	"integration/simulate":              nil,
 	"integration/bench/internal/floor":  {"integration/bench/internal/content"},
 	"integration/bench/internal/report": nil,
