@@ -41,6 +41,11 @@ func (b both) Subscribes(typeURL, spelling string) error {
 	return b.next.Subscribes(typeURL, spelling)
 }
 
+func (b both) Forget(typeURL, spelling string) {
+	b.now.Forget(typeURL, spelling)
+	b.next.Forget(typeURL, spelling)
+}
+
 func (b both) Differs(next Access, typeURL string) bool {
 	return b.now.Differs(next, typeURL) || b.next.Differs(next, typeURL)
 }

@@ -147,6 +147,7 @@ type aliasless struct{}
 
 func (aliasless) ByName(string) bool                 { return true }
 func (aliasless) Allows(use Use, _, _ string) bool   { return use != delivery.Alias }
+func (aliasless) Forget(string, string)              {}
 func (aliasless) Subscribes(string, string) error    { return nil }
 func (aliasless) Differs(next Access, _ string) bool { return next != aliasless{} }
 

@@ -101,6 +101,8 @@ type Access interface {
 	// Subscribes returns why the client may not subscribe to a name, a glob or "*"; nil if it
 	// may. The answer must not depend on whether there is such a resource.
 	Subscribes(typeURL, spelling string) error
+	// Forget is told of a name that the client does not subscribe to any more: nothing need be remembered of it.
+	Forget(typeURL, spelling string)
 	// Differs reports whether the client may get other names of a type by another Access, which
 	// may be nil.
 	Differs(next Access, typeURL string) bool

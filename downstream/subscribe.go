@@ -28,6 +28,9 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 	t := ch.t
 	for _, spelling := range unsubscribe {
 		t.refusals.forget(spelling)
+		if access := ch.routes.Access(); access != nil {
+			access.Forget(t.url, spelling)
+		}
 		store, name, err := locate(ch.routes, t.url, spelling)
 		if unserved(err) {
 			continue // the relay refused the name when the client subscribed to it (SUB-7)

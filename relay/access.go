@@ -121,8 +121,20 @@ func (a *access) Subscribes(typeURL, spelling string) error {
 		return nil
 	}
 	var d rules.AccessDecision
-	contain.Apart(func() { d, _ = a.subject().Subscription(typeURL, spelling) })
+	contain.Apart(func() {
+		subject := a.subject()
+		if d, _ = subject.Subscription(typeURL, spelling); !d.Allowed { // it does not subscribe
+			subject.Forget(typeURL, spelling)
+		}
+	})
 	return denial(d)
+}
+
+// Forget implements downstream.Access.
+func (a *access) Forget(typeURL, spelling string) {
+	if a.named != nil {
+		a.named.subject.Forget(typeURL, spelling)
+	}
 }
 
 // Differs implements downstream.Access.
@@ -169,6 +181,9 @@ func (u unruled) Allows(_ downstream.Use, typeURL, _ string) bool { return u.rul
 func (u unruled) Subscribes(typeURL, _ string) error {
 	return denial(rules.AccessDecision{Allowed: u.rules.Otherwise(typeURL), Rule: rules.Otherwise})
 }
+
+// Forget implements downstream.Access.
+func (unruled) Forget(string, string) {}
 
 // Differs implements downstream.Access.
 func (u unruled) Differs(next downstream.Access, typeURL string) bool {

@@ -97,6 +97,8 @@ func TestAccessSeesTokens_ACC1_ACC2(t *testing.T) {
 // blind does not judge what is subscribed to.
 type blind struct{ downstream.Access }
 
+func (blind) Forget(string, string) {}
+
 func (blind) Subscribes(string, string) error { return nil }
 
 // The decision falls before any look-up: no control plane hears of a denied name. With that check

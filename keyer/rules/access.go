@@ -188,6 +188,7 @@ type AccessSubject struct {
 	access *Access
 	client *Subject
 	types  map[string]*accessType
+	known  remembered
 }
 
 // accessType is what the rules say of all names of a type.
@@ -197,7 +198,6 @@ type accessType struct {
 	rule    string        // that decided; unless byName
 	failed  *FailedError  // of that rule
 	open    []*accessRule // byName: the rules that names are left to
-	known   remembered
 }
 
 // Subject gives a client. node is nil if it presented none: rules that look at it fail, and deny.
@@ -319,12 +319,12 @@ func (s *AccessSubject) Name(typeURL, name string) AccessDecision {
 	if !t.byName {
 		return t.decision()
 	}
-	if d, known := t.known[name]; known {
+	if d, known := s.known.of(typeURL, name); known {
 		return d
 	}
 	before := s.client.effort.spent
 	d, failure := s.decide(t, typeURL, name)
-	t.known.note(name, d, failure, s.client.effort.spent-before)
+	s.known.note(typeURL, name, d, failure, s.client.effort.spent-before, s.client.effort.over())
 	return d
 }
 
@@ -364,6 +364,24 @@ func (s *AccessSubject) Subscription(typeURL, spelling string) (d AccessDecision
 		}
 	}
 	return d, name
+}
+
+// Forget forgets what was decided about a name as a client spells it, which it does not subscribe to any more.
+func (s *AccessSubject) Forget(typeURL, spelling string) {
+	if len(s.known.names) == 0 {
+		return
+	}
+	if !keyer.IsXDSTP(spelling) {
+		s.known.forget(typeURL, spelling)
+		return
+	}
+	parsed, err := keyer.Parse(spelling)
+	if err != nil {
+		return
+	}
+	for n := range parsed.Alternatives() {
+		s.known.forget(typeURL, n.Canonical())
+	}
 }
 
 // Differs reports whether the same client may get other names of a type by other rules. It may

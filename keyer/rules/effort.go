@@ -17,8 +17,11 @@ type effort struct{ spent, allowed uint64 }
 // begin allows for another evaluation, or reports that there was too much.
 func (e *effort) begin() bool {
 	e.allowed += effortPerEval
-	return e.spent <= effortAtOnce+e.allowed
+	return !e.over()
 }
+
+// over reports whether there was too much.
+func (e *effort) over() bool { return e.spent > effortAtOnce+e.allowed }
 
 func (e *effort) charge(units *uint64) {
 	if units != nil {
