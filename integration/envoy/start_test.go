@@ -25,7 +25,7 @@ func TestStartPages_OPS6(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, program := range []string{"cmd/xdsrelay", "cmd/xdsrelay-demo", "examples/grpc-client"} {
-		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "grpcnotrace", "-trimpath", "-o", programs, "../../"+program)
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "../../"+program)
 		if output, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, output)
 		}
