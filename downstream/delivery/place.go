@@ -91,7 +91,7 @@ func (c *Place) change(ch *Change) update {
 	}
 	u.release()
 	if ch.VersionInfo != "" && !w.list.listed {
-		w.list.presented, w.progress.led = ch.VersionInfo, true
+		w.list.presented, w.progress.led, w.progress.shown = ch.VersionInfo, true, true
 		if ch.Distrust {
 			w.list.presented = distrusted
 		}

@@ -33,7 +33,7 @@ func (p *presentation) take() {
 		return
 	}
 	w, s := p.typeSub, p.typeSub.place.store
-	w.held.at, w.progress.led = s.Now(), true
+	w.held.at, w.progress.led, w.progress.shown = s.Now(), true, true
 	if p.subs.names.len() > 0 {
 		own := p.versions.Clone() // its names are looked up as strings
 		p.versions = &own

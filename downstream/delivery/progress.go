@@ -15,6 +15,7 @@ type progress struct {
 	responses uint32 // so far
 	before    uint32 // responses before the present delivery
 	led       bool   // the client was sent something, or said that it holds something
+	shown     bool   // the client said that it holds something
 }
 
 // anyNumber is the limit of a client that takes all changes.

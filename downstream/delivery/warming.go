@@ -74,10 +74,13 @@ func (s *Subscriber) warms(due *schedule) bool {
 }
 
 // leadsTraffic reports whether the client has listeners or routes, which may lead traffic to
-// clusters: where there is none, none can break.
+// clusters: where there is none, none can break. A client that comes back with clusters may have
+// some, and show them only after it was sent new clusters.
 func (s *Subscriber) leadsTraffic() bool {
 	return slices.ContainsFunc(s.places, func(c *Place) bool {
-		return slices.ContainsFunc(c.types, func(w *typeSub) bool { return w.rank.FollowsClusters() && w.progress.led })
+		return slices.ContainsFunc(c.types, func(w *typeSub) bool {
+			return w.rank.FollowsClusters() && w.progress.led || w.rank == cache.RankCluster && w.progress.shown
+		})
 	})
 }
 

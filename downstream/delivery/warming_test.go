@@ -80,3 +80,66 @@ func TestCameBack_WARM4(t *testing.T) {
 		})
 	}
 }
+
+// A client that comes back may lead traffic to clusters before it shows its routes: these wait for the endpoints of clusters
+// that it was sent before. Nothing waits for a client that begins (WARM-4).
+func TestShowsRoutesLater_WARM4(t *testing.T) {
+	for name, tc := range map[string]struct {
+		returns bool
+		want    []string // of the route, before the time is over
+	}{
+		"WARM-4 a client that comes back": {returns: true},
+		"WARM-4 a client that begins":     {want: []string{"RDS +r@2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, cache.Limits{})
+				b.connect(0)
+				keeper := b.join()
+				keeper.sub(cds, "*")
+				keeper.sub(rds, "r")
+				if err := b.apply(0, &wire.Response{TypeURL: cds, Resources: []*wire.Resource{clusterResource(t, "new", "1")}}); err != nil {
+					t.Fatal(err)
+				}
+				b.says(rds, "+r@2")
+				b.settle()
+				p := b.join()
+				collect := func(want ...string) {
+					t.Helper()
+					var got []string
+					for more := true; more; {
+						pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
+						pace.WarmWait, pace.RemovalWait = time.Second, time.Minute
+						batches, left, err := p.s.Collect(pace)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, batch := range batches {
+							got = append(got, p.render(batch))
+						}
+						more = left.More
+					}
+					b.expect(got, want...)
+				}
+				if tc.returns {
+					p.presents(cds, "old@1", "*")
+				} else {
+					p.sub(cds, "*")
+				}
+				collect("CDS +new@1")
+				p.sub(eds, "new") // whose endpoints nobody knows yet
+				if tc.returns {
+					p.presents(rds, "r@1", "r")
+				} else {
+					p.sub(rds, "r")
+				}
+				collect(tc.want...)
+				if !tc.returns {
+					return
+				}
+				<-time.After(time.Second)
+				collect("RDS +r@2")
+			})
+		})
+	}
+}

@@ -50,6 +50,10 @@ func directFaults() []fault {
 	)
 	delta := []form{deltaADS, deltaPerType}
 	return []fault{
+		{
+			scenario: "the server restarts, a route moved to a new cluster meanwhile", forms: []form{deltaADS}, sometimes: true,
+			seen: "requests fail: the Envoy has the new route before the new cluster serves",
+		},
 		{scenario: "changed cluster, ordinary control plane", forms: []form{deltaADS, stateADS}, seen: silent},
 		{scenario: "3 of 100 clusters invalid, an Envoy joins", forms: delta, seen: whole},
 		{scenario: "3 of 100 clusters invalid, an Envoy joins, several responses", forms: delta, seen: whole},

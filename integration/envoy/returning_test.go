@@ -23,6 +23,9 @@ func returningScenarios() []scenario {
 	}, {
 		name: "the server restarts, contents changed meanwhile", proves: "RES-2 RES-11", forms: everyForm,
 		behaviour: plane.GoControlPlane(), play: func(w *world) { returning(w, true) },
+	}, {
+		name: "the server restarts, a route moved to a new cluster meanwhile", proves: "RES-11 ADS-4 WARM-4", forms: []form{deltaADS},
+		play: returningElsewhere,
 	}}
 }
 
@@ -56,6 +59,27 @@ func numbered(i int, addr string, timeout int) *clusterv3.Cluster {
 	c := envoyproc.Static(fmt.Sprintf("c-%02d", i), addr)
 	c.ConnectTimeout = durationpb.New(time.Duration(timeout) * time.Second)
 	return c
+}
+
+// returningElsewhere has an Envoy come back with a cluster that is gone, and a route to one that it does not know.
+func returningElsewhere(w *world) {
+	a, b := w.backend("a"), w.backend("b")
+	w.plane.Set(w.cluster("old"), endpoints("old", a), w.listener("web", "routes"), route("routes", "old"))
+	e := w.envoy("returning")
+	w.need(soon, "backend a answers", w.answers(e, "web", "a"))
+	load := traffic.StartLoad(w.t, e.Addr("web"), "", 5*time.Millisecond)
+	w.down()
+	w.plane.Apply(plane.Change{
+		Set:    []plane.Resource{plane.Named(w.cluster("new")), plane.Named(endpoints("new", b)), plane.Named(route("routes", "new"))},
+		Remove: []plane.Key{plane.KeyOf(w.cluster("old")), plane.KeyOf(endpoints("old", a))},
+	})
+	w.up()
+	w.within(returnLimit, "the new route is in use", w.answers(e, "web", "b"))
+	load.Stop()
+	if failed := load.Failures(); len(failed) > 0 {
+		w.faultf("%d of %d requests failed meanwhile: %s", len(failed), load.Sent(), traffic.Summary(failed))
+	}
+	w.unscathed(e)
 }
 
 func returning(w *world, meanwhile bool) {
