@@ -19,6 +19,9 @@ const (
 	configError   = "ERROR"
 )
 
+// Wanted says which names Clients is to list.
+type Wanted = delivery.Wanted
+
 // attempts is how often status tries to take a stream: its owner mostly is done in microseconds.
 const attempts = 100
 
@@ -33,7 +36,7 @@ func (st *stream) nodeID() string { return st.standing.nodeID() }
 func (p *poll) nodeID() string    { return p.standing.nodeID() }
 
 // status returns the stream's Status.
-func (st *stream) status(details bool) Status {
+func (st *stream) status(details delivery.Wanted) Status {
 	for range attempts {
 		if st.owner.try() {
 			return st.inspect(details)
@@ -62,7 +65,7 @@ func (st *stream) describeLocked() Status {
 }
 
 // inspect returns the Status of a stream that the caller owns, and gives up the ownership.
-func (st *stream) inspect(details bool) Status {
+func (st *stream) inspect(details delivery.Wanted) Status {
 	defer func() { // not yield: a panic here is none of the client's
 		st.owner.give()
 		if st.bell.rung.Load() {
@@ -148,7 +151,7 @@ func (t *typeState) held() string {
 func (s *Server) Census() map[string]map[ClientState]int {
 	census := make(map[string]map[ClientState]int)
 	for _, m := range s.present() {
-		for url, t := range m.status(false).Types {
+		for url, t := range m.status(nil).Types {
 			if t.Subscriptions == 0 {
 				continue
 			}

@@ -355,7 +355,7 @@ func (p *poll) rejects() bool {
 }
 
 // status returns the poll's Status. A poll that is held has what there is.
-func (p *poll) status(bool) Status {
+func (p *poll) status(delivery.Wanted) Status {
 	p.standing.mu.Lock()
 	defer p.standing.mu.Unlock()
 	typeURL := p.request.GetTypeUrl()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
@@ -71,7 +72,7 @@ type Server struct {
 type member interface {
 	ring()
 	nodeID() string
-	status(details bool) Status
+	status(details delivery.Wanted) Status
 }
 
 // NewServer returns a server that is not serving yet.
@@ -351,9 +352,9 @@ func (s *Server) Retire(old func(context.Context) bool) {
 	}
 }
 
-// Clients lists the open streams and the held polls by ID, those of a node unless that is "". details has
-// every name listed. It locks one stream at a time, while that is at rest.
-func (s *Server) Clients(node string, details bool) []Status {
+// Clients lists the open streams and the held polls by ID, those of a node unless that is "". The names
+// that details wants are listed; nil: none. It locks one stream at a time, while that is at rest.
+func (s *Server) Clients(node string, details delivery.Wanted) []Status {
 	var all []Status
 	for _, m := range s.present() {
 		if node == "" || m.nodeID() == node {

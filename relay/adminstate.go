@@ -8,6 +8,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 )
@@ -16,7 +18,7 @@ import (
 type adminState struct{ relay *Relay }
 
 // Clients implements admin.State.
-func (a adminState) Clients(node string, names bool) []downstream.Status {
+func (a adminState) Clients(node string, names downstream.Wanted) []downstream.Status {
 	all, origins := a.relay.server.Clients(node, names), a.origins()
 	for i := range all {
 		for url, v := range all[i].Types {
@@ -47,6 +49,25 @@ func (a adminState) About() *admin.About {
 	}
 	if failed != nil {
 		v.Failed, v.FailedAt = failed.err.Error(), failed.at
+	}
+	return v
+}
+
+// Changes implements admin.State.
+func (a adminState) Changes(since time.Time, payloads bool) *admin.Changes {
+	v := &admin.Changes{Changes: []admin.Change{}}
+	for _, s := range a.relay.hub.all() {
+		past, from := s.store.Operator().Changes(since)
+		v.From = moment.Later(v.From, from)
+		for _, c := range past {
+			x := admin.Change{
+				At: c.At, Upstream: s.key.plane, Scope: s.key.scope, TypeURL: c.TypeURL, Name: c.Name, Old: versionOf(c.Before), New: versionOf(c.After),
+			}
+			if payloads {
+				x.Before, x.After = payload.JSON(c.Before, c.TypeURL, payload.BySize), payload.JSON(c.After, c.TypeURL, payload.BySize)
+			}
+			v.Changes = append(v.Changes, x)
+		}
 	}
 	return v
 }

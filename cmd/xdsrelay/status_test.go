@@ -1,10 +1,15 @@
 package main
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +135,21 @@ func TestStatus(t *testing.T) {
 	f.says(t, 0, []string{"isolated", "stopped", "otherwise"}, "scopes", "-o", "wide")
 	f.says(t, 0, []string{"cds   broken  present  31"}, "resources", "cds", "broken")
 
+	p.Set(cluster("c7", 2))
+	f.says(t, 0, []string{"cds   c7    8    32", "1       1     1         0", "1       1     0         0"}, "changes")
+	f.says(t, 0, []string{`-   "connect_timeout": "1s"`, `+   "connect_timeout": "2s"`}, "changes", "--since", "1h", "--diff")
+	f.says(t, 0, []string{"TIME", "NAME"}, "changes", "--type", "rds")
+	f.says(t, cli.ExitFailure, []string{"1 of 3 clients have it (2 an older version or none, 1 version 31)", "1 client rejected it"}, "wait", "cds", "broken", "--share", "90%")
+	f.says(t, cli.ExitFailure, []string{"not all have it in time"}, "wait", "cds", "broken", "--share", "60%", "--for", "1ms")
+	f.says(t, 0, []string{"1 of 3 clients have it"}, "wait", "cds", "broken", "--share", "30%", "--version", "31")
+	f.says(t, cli.ExitUsage, []string{"--share: expected 0% to 100%"}, "wait", "cds", "broken", "--share", "all")
+	f.says(t, cli.ExitFailure, []string{"cds   broken  NACKED", "1 name differ"}, "diff", "rejecting")
+	f.says(t, cli.ExitFailure, []string{"cds   broken  STALE   -             31    31"}, "diff", "stopped")
+	f.says(t, 0, []string{"The client acknowledged all that the relay has for it: 31 names."}, "diff", "fine")
+	f.says(t, cli.ExitFailure, []string{"cds   broken  31    NACKED"}, "diff", "fine", "rejecting")
+	f.says(t, cli.ExitFailure, []string{`no client has the node "x"`}, "diff", "fine", "x")
+	bundled(t, f)
+
 	f.stops["asking"]()
 	f.says(t, 0, []string{"asking", "client", "Canceled"}, "clients", "--gone")
 	stopped.HoldAcks(false)
@@ -163,5 +183,41 @@ func TestStatus(t *testing.T) {
 	}
 	if got := xdsrelay(t, "status", "nobody"); got.code != cli.ExitUsage {
 		t.Errorf("with an argument: %+v", got)
+	}
+}
+
+// bundled makes a bundle, and looks into it.
+func bundled(t *testing.T, f *crowd) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	f.says(t, 0, []string{" bytes of 1 relay"}, "collect", file)
+	data, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = data.Close() }()
+	zip, err := gzip.NewReader(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := make(map[string]int64)
+	archive := tar.NewReader(zip)
+	for {
+		head, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		sizes[filepath.Base(head.Name)] = head.Size
+		text, err := io.ReadAll(archive)
+		if err != nil || strings.Contains(string(text), `"connect_timeout"`) {
+			t.Errorf("%s has a payload, or %v", head.Name, err)
+		}
+	}
+	for name := range collected {
+		if sizes[name] == 0 {
+			t.Errorf("%s is missing or empty: %v", name, sizes)
+		}
 	}
 }

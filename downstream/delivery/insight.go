@@ -87,9 +87,9 @@ const (
 )
 
 // Inspect says how far the client is with each type, in the order in which types are sent. acks are the
-// acknowledgements that it owes. details has every name listed. One store is locked at a time. The stream's
-// owner calls it.
-func (s *Subscriber) Inspect(acks func(typeURL string) Acks, details bool) (all []Insight) {
+// acknowledgements that it owes. The names that details wants are listed; nil: none. One store is locked at a
+// time. The stream's owner calls it.
+func (s *Subscriber) Inspect(acks func(typeURL string) Acks, details Wanted) (all []Insight) {
 	for _, c := range s.places {
 		c.store.View(func() {
 			for _, w := range c.types {
@@ -106,7 +106,7 @@ func (s *Subscriber) Inspect(acks func(typeURL string) Acks, details bool) (all 
 }
 
 // inspect adds what is true of one type in one store. The caller holds the store's lock for reading.
-func (w *typeSub) inspect(x *Insight, acks Acks, details bool) {
+func (w *typeSub) inspect(x *Insight, acks Acks, details Wanted) {
 	x.Stores = append(x.Stores, w.place.store)
 	x.Names, x.Globs, x.Wildcard = x.Names+w.subs.names.len(), x.Globs+len(w.subs.globs.all), x.Wildcard || w.subs.wildcard != nil
 	for sub := range w.subs.names.all() {
@@ -133,8 +133,8 @@ func (w *typeSub) inspect(x *Insight, acks Acks, details bool) {
 	}
 	x.Waits = later(x.Waits, w.lack(x, acks))
 	w.inspectRejections(x)
-	if details {
-		w.inspectNames(x, acks)
+	if details != nil {
+		w.inspectNames(x, acks, details)
 	}
 }
 
@@ -217,9 +217,15 @@ func (w *typeSub) inspectRejections(x *Insight) {
 	slices.SortFunc(x.Rejected, func(a, b Rejected) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// inspectNames adds every name.
-func (w *typeSub) inspectNames(x *Insight, acks Acks) {
+// Wanted says of which names there are to be details.
+type Wanted func(typeURL, name string) bool
+
+// inspectNames adds the names that are wanted.
+func (w *typeSub) inspectNames(x *Insight, acks Acks, wanted Wanted) {
 	for _, sub := range w.subs.names.sorted() {
+		if !wanted(w.typeURL, sub.spelling) {
+			continue
+		}
 		by := "name"
 		if sub.entry.Marks().Alias {
 			by = "alias"
@@ -228,7 +234,7 @@ func (w *typeSub) inspectNames(x *Insight, acks Acks) {
 	}
 	for f := range w.subs.cursors() {
 		for e := f.Collection().First(); e != nil; e = e.Next() {
-			if f.hides(e) || w.subs.byName(f, e.Key()) {
+			if f.hides(e) || w.subs.byName(f, e.Key()) || !wanted(w.typeURL, f.name.of(e)) {
 				continue
 			}
 			x.Details = append(x.Details, w.detail(e, f.name.of(e), f.Collection().Key(), f.Passed(e), e.Exists(), acks))

@@ -12,7 +12,7 @@ import (
 func (p *peer) insight(acks Acks) string {
 	s := p.s
 	var all []string
-	for _, x := range s.Inspect(func(string) Acks { return acks }, true) {
+	for _, x := range s.Inspect(func(string) Acks { return acks }, everything) {
 		one := []string{x.TypeURL[strings.LastIndexByte(x.TypeURL, '.')+1:], string(x.Waits)}
 		if x.Open.Count > 0 {
 			one = append(one, fmt.Sprint("open:", x.Open.Names))
@@ -27,6 +27,8 @@ func (p *peer) insight(acks Acks) string {
 	}
 	return strings.Join(all, "; ")
 }
+
+func everything(string, string) bool { return true }
 
 func TestInspect_CSDS1(t *testing.T) {
 	want := func(t *testing.T, got, want string) {
@@ -65,7 +67,7 @@ func TestInspect_ACK3(t *testing.T) {
 	if err != nil || len(batches) != 1 {
 		t.Fatalf("%d batches, %v", len(batches), err)
 	}
-	rejects := func() []Rejected { return s.Inspect(acknowledged, false)[0].Rejected }
+	rejects := func() []Rejected { return s.Inspect(acknowledged, nil)[0].Rejected }
 	s.Rejected(c.c, batches[0])
 	if got := fmt.Sprint(rejects()); got != "[{a 1 false} {b 1 false}]" {
 		t.Errorf("of several: %s", got)

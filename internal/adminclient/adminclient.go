@@ -77,6 +77,9 @@ func (c *Client) Addresses() []string {
 	return all
 }
 
+// Raw is the answer of a page as it is.
+type Raw []byte
+
 // Get asks each relay for a page.
 func Get[T any](ctx context.Context, c *Client, path string) []Answer[T] {
 	return each[T](ctx, c, http.MethodGet, path, nil)
@@ -127,6 +130,10 @@ func (c *Client) ask(ctx context.Context, p *port, method, path string, body []b
 	}
 	if resp.StatusCode != http.StatusOK {
 		return &RefusedError{resp.StatusCode, reason(data, resp.Status)}
+	}
+	if raw, ok := to.(*Raw); ok {
+		*raw = data
+		return nil
 	}
 	if err := json.Unmarshal(data, to); err != nil {
 		return fmt.Errorf("is this the admin port of a relay? %w", err)

@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	// Programs, and what they do.
 	"cmd/internal/cli": {"config", "internal/excerpt"},
 	"cmd/xdsrelay": {
-		"cmd/internal/cli", "cache", "cache/snapshot", "config", "downstream", "relay", "relay/admin", "keyer", "internal/adminclient", "internal/bootstrap", "internal/compare", "internal/explain", "internal/fleet", "internal/watch",
+		"cmd/internal/cli", "cache", "cache/snapshot", "config", "downstream", "downstream/delivery", "relay", "relay/admin", "keyer", "internal/adminclient", "internal/bootstrap", "internal/compare", "internal/explain", "internal/fleet", "internal/watch",
 		"internal/xdsclient", helpers,
 	},
 	"cmd/xdsrelay-demo":               {"cmd/internal/cli", "cmd/xdsrelay-demo/internal/demo"},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 )
 
 // clients lists the clients that match. With a limit the header Link has the query for those after them.
@@ -17,9 +18,13 @@ func (p *Pages) clients(w http.ResponseWriter, q query) error {
 	case gone:
 		return p.gone(w, q)
 	}
-	names, err := q.flag("names")
+	all, err := q.flag("names")
 	if err != nil {
 		return err
+	}
+	var names delivery.Wanted
+	if all {
+		names = everything
 	}
 	limit, err := q.number("limit")
 	if err != nil {
@@ -33,15 +38,15 @@ func (p *Pages) clients(w http.ResponseWriter, q query) error {
 	if state != "" && state != stale && !slices.Contains(downstream.States, state) {
 		return Wrong("state: expected stale or one of %v", downstream.States)
 	}
-	all := slices.DeleteFunc(p.State.Clients(q.Get("node"), names), func(s downstream.Status) bool {
+	found := slices.DeleteFunc(p.State.Clients(q.Get("node"), names), func(s downstream.Status) bool {
 		return s.ID <= after || !matches(&s, q.typeURL("type"), state)
 	})
-	if limit > 0 && uint64(len(all)) > limit {
-		all = all[:limit]
-		q.Set("after", strconv.FormatUint(all[limit-1].ID, 10))
+	if limit > 0 && uint64(len(found)) > limit {
+		found = found[:limit]
+		q.Set("after", strconv.FormatUint(found[limit-1].ID, 10))
 		w.Header().Set("Link", fmt.Sprintf(`<?%s>; rel="next"`, q.Encode()))
 	}
-	ok(w, append([]downstream.Status{}, all...))
+	ok(w, append([]downstream.Status{}, found...))
 	return nil
 }
 
@@ -72,3 +77,6 @@ func matches(s *downstream.Status, typeURL string, state downstream.ClientState)
 	}
 	return len(s.Types) > 0
 }
+
+// everything wants all names.
+func everything(string, string) bool { return true }

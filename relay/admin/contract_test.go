@@ -26,6 +26,8 @@ var pages = []struct {
 	{"/clients?gone=true", []downstream.Gone{}},
 	{"/status", admin.Status{}},
 	{"/rejections", []admin.Rejection{}},
+	{"/changes", admin.Changes{}},
+	{"/reach", admin.Reach{}},
 	{"/why", []admin.Why{}},
 	{"/upstreams", []admin.Upstream{}},
 	{"/scopes", admin.Scopes{}},

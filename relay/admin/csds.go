@@ -79,7 +79,7 @@ func (c *clientStatus) FetchClientStatus(ctx context.Context, req *statusv3.Clie
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	nodes := make(map[string]bool)
-	for _, s := range c.state.Clients("", false) {
+	for _, s := range c.state.Clients("", nil) {
 		nodes[s.Node] = nodes[s.Node] || matches(s.Node)
 	}
 	resp, size := new(statusv3.ClientStatusResponse), 0
@@ -98,7 +98,7 @@ func (c *clientStatus) FetchClientStatus(ctx context.Context, req *statusv3.Clie
 		if ctx.Err() != nil {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
-		for _, s := range c.state.Clients(node, true) {
+		for _, s := range c.state.Clients(node, everything) {
 			if s.Node != node { // "" stands for all
 				continue
 			}

@@ -28,9 +28,9 @@ type fleet struct {
 	all []downstream.Status
 }
 
-func (f fleet) Clients(node string, names bool) []downstream.Status {
+func (f fleet) Clients(node string, names downstream.Wanted) []downstream.Status {
 	all := slices.DeleteFunc(slices.Clone(f.all), func(s downstream.Status) bool { return node != "" && s.Node != node })
-	if !names {
+	if names == nil {
 		for i := range all {
 			all[i].Types = nil
 		}

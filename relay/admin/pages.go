@@ -15,6 +15,8 @@ const Index = `/status                    what is wrong, and how many clients ha
 /clients?node=&state=&type= the clients' streams and polls: what they have of each type, and what they wait for; names=true, gone=true
 /rejections?node=&type=    what clients reject now, by resource and reason
 /why?node=&type=&name=     why a client has a resource, or why not
+/changes?since=10m&type=   what changed, and how many clients have it; diff=true shows payloads
+/reach?type=&name=         how many clients have which version of a resource
 /upstreams                 the control planes: sessions, streams, cached resources by type
 /scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
 /resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
@@ -39,6 +41,8 @@ func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /clients", page(p.clients, "node", "state", "type", "names", "gone", "limit", "after"))
 	mux.HandleFunc("GET /rejections", page(p.rejections, "node", "type"))
 	mux.HandleFunc("GET /why", page(p.why, "node", "type", "name"))
+	mux.HandleFunc("GET /changes", page(p.changes, "since", "type", "diff"))
+	mux.HandleFunc("GET /reach", page(p.reach, "type", "name"))
 	mux.HandleFunc("GET /upstreams", page(p.upstreams))
 	mux.HandleFunc("GET /scopes", page(p.scopes, "type", "rule", "scope"))
 	mux.HandleFunc("GET /resources", page(p.resources, "type", "name", "payload"))

@@ -9,19 +9,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // state is a relay with one client.
 type state struct{ admin.Commands }
 
-func (state) Clients(node string, _ bool) []downstream.Status {
+func (state) Clients(node string, names delivery.Wanted) []downstream.Status {
 	all := []downstream.Status{{ID: 1, Node: "n"}, {ID: 2, Node: "m", Types: map[string]downstream.TypeView{"t": {State: downstream.Behind}, "u": {State: downstream.Current}}}}
 	return slices.DeleteFunc(all, func(s downstream.Status) bool { return node != "" && s.Node != node })
 }
-func (state) About() *admin.About { return &admin.About{Ready: true} }
+func (state) About() *admin.About                    { return &admin.About{Ready: true} }
+func (state) Changes(time.Time, bool) *admin.Changes { return &admin.Changes{} }
 func (state) Gone() []downstream.Gone {
 	return []downstream.Gone{{Status: downstream.Status{Node: "left"}, Why: downstream.WhyKeepalive}}
 }

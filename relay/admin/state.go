@@ -2,17 +2,21 @@ package admin
 
 import (
 	"iter"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 )
 
 // State is what a relay has and does. All of it is copies, which are the caller's. The methods may be
 // called from any goroutine.
 type State interface {
 	About() *About
-	// Clients are the streams and the held polls by ID, those of a node unless that is "". names has each
-	// name listed that they subscribe to, or have.
-	Clients(node string, names bool) []downstream.Status
+	// Clients are the streams and the held polls by ID, those of a node unless that is "". The names that are
+	// wanted are listed, of those that they subscribe to, or have; nil: none.
+	Clients(node string, names delivery.Wanted) []downstream.Status
+	// Changes are what changed since a time, as far as the relay remembers, the last first within each scope.
+	Changes(since time.Time, payloads bool) *Changes
 	// Gone are the streams that ended within an hour, the last ones first.
 	Gone() []downstream.Gone
 	Upstreams() []Upstream

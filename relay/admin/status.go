@@ -107,7 +107,7 @@ func NewStatus(of State, now time.Time) *Status {
 			Clients: c.Clients, Nodes: []string{c.Example}, Next: "xdsrelay explain",
 		})
 	}
-	clients := of.Clients("", false)
+	clients := of.Clients("", nil)
 	v.Clients = len(clients)
 	for i := range clients {
 		v.States[string(f.client(&clients[i]))]++

@@ -40,7 +40,7 @@ func (p *Pages) why(w http.ResponseWriter, q query) error {
 		return Wrong("name: %v", err)
 	}
 	all := []Why{}
-	for _, c := range p.State.Clients(node, true) {
+	for _, c := range p.State.Clients(node, only(typeURL, name)) {
 		t, asks := c.Types[typeURL]
 		if !asks {
 			continue

@@ -1,0 +1,155 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/keyer"
+)
+
+// Changes is what changed, as far as the relay remembers (cache.generations, cache.max_bytes).
+type Changes struct {
+	From    time.Time `json:"from,omitzero"` // since when the list is complete for all scopes
+	Changes []Change  `json:"changes"`       // the last first
+}
+
+// Change is one name that changed. Changes of a scope that follow each other within two seconds have the
+// time of the first of them.
+type Change struct {
+	At       time.Time       `json:"at"`
+	Upstream string          `json:"upstream"`
+	Scope    string          `json:"scope"`
+	TypeURL  string          `json:"type_url"`
+	Name     string          `json:"name"`
+	Old      string          `json:"old_version,omitempty"` // absent: there was none
+	New      string          `json:"new_version,omitempty"` // absent: it is gone
+	Before   json.RawMessage `json:"before,omitempty"`      // with diff=true; secrets are left out
+	After    json.RawMessage `json:"after,omitempty"`
+	Clients  *Spread         `json:"clients,omitempty"` // absent: it changed again since
+}
+
+// Spread says how many clients have what the relay has of a name now.
+type Spread struct {
+	Asking   int      `json:"asking"`         // clients that subscribe to it, by its name or otherwise
+	Sent     int      `json:"sent"`           // that were sent it
+	Accepted int      `json:"accepted"`       // and acknowledged it
+	Rejected int      `json:"rejected"`       // or reject it
+	Version  string   `json:"version"`        // that the relay has; with several scopes one of them
+	Others   []string `json:"lack,omitempty"` // nodes of clients that have not accepted it, the first of them
+}
+
+// maxLack bounds the nodes of a Spread.
+const maxLack = 10
+
+func (s *Spread) add(node string, d *delivery.Detail) {
+	s.Asking++
+	if d.Sent != "" {
+		s.Sent++
+	}
+	s.Version = d.Cached
+	switch d.Status {
+	case delivery.StatusAcked:
+		s.Accepted++
+		return
+	case delivery.StatusNacked:
+		s.Rejected++
+	}
+	if len(s.Others) < maxLack {
+		s.Others = append(s.Others, node)
+	}
+}
+
+// only wants one name.
+func only(typeURL, name string) delivery.Wanted {
+	return func(t, n string) bool { return t == typeURL && n == name }
+}
+
+// changes lists what changed. How many clients have it is worked out from what they were sent.
+func (p *Pages) changes(w http.ResponseWriter, q query) error {
+	since, err := time.ParseDuration(q.Get("since"))
+	if q.Has("since") && (err != nil || since <= 0) {
+		return Wrong("since: expected a duration above zero, like 10m")
+	}
+	if !q.Has("since") {
+		since = 10 * time.Minute
+	}
+	diff, err := q.flag("diff")
+	if err != nil {
+		return err
+	}
+	v := p.State.Changes(time.Now().Add(-since), diff)
+	v.Changes = slices.DeleteFunc(v.Changes, func(c Change) bool { return q.Has("type") && c.TypeURL != q.typeURL("type") })
+	slices.SortStableFunc(v.Changes, func(a, b Change) int { return b.At.Compare(a.At) })
+	if len(v.Changes) > maxChanges {
+		v.From = v.Changes[maxChanges-1].At
+		v.Changes = v.Changes[:maxChanges]
+	}
+	p.spread(v.Changes)
+	ok(w, v)
+	return nil
+}
+
+// maxChanges bounds /changes.
+const maxChanges = 1000
+
+// spread counts the clients that have the last change of each name.
+func (p *Pages) spread(all []Change) {
+	type key struct{ upstream, scope, typeURL, name string }
+	last, wanted := make(map[key]*Spread), make(map[[2]string]bool)
+	for i := range all {
+		c := &all[i]
+		k := key{c.Upstream, c.Scope, c.TypeURL, c.Name}
+		if last[k] == nil && c.New != "" {
+			c.Clients = new(Spread)
+			last[k] = c.Clients
+			wanted[[2]string{c.TypeURL, c.Name}] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	for _, s := range p.State.Clients("", func(typeURL, name string) bool { return wanted[[2]string{typeURL, name}] }) {
+		for typeURL, t := range s.Types {
+			for i := range t.Names {
+				for _, o := range t.From {
+					if x := last[key{o.Upstream, o.Scope, typeURL, t.Names[i].Name}]; x != nil {
+						x.add(s.Node, &t.Names[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// Reach says how far a version of a name has come.
+type Reach struct {
+	Spread
+
+	Holding map[string]int `json:"holding"` // clients by the version that they acknowledged; "": an older one, or none
+}
+
+// reach counts the clients by what they have of a name.
+func (p *Pages) reach(w http.ResponseWriter, q query) error {
+	typeURL, name := q.typeURL("type"), q.Get("name")
+	if typeURL == "" || name == "" {
+		return Wrong("type and name are required")
+	}
+	if _, err := keyer.Key(name); err != nil {
+		return Wrong("name: %v", err)
+	}
+	v := &Reach{Holding: make(map[string]int)}
+	for _, c := range p.State.Clients("", only(typeURL, name)) {
+		t := c.Types[typeURL]
+		for i := range t.Names {
+			v.add(c.Node, &t.Names[i])
+			v.Holding[t.Names[i].Held]++
+		}
+	}
+	slices.SortFunc(v.Others, strings.Compare)
+	ok(w, v)
+	return nil
+}
