@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,6 +138,9 @@ func (o *compareFlags) run(ctx context.Context, plane, relay, format string, std
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	// Nodes are asked at the same time. Two runs are to print the same.
+	slices.SortStableFunc(c.Differences, func(a, b compare.Difference) int { return strings.Compare(a.Node, b.Node) })
+	slices.Sort(c.Errors)
 	if format == cli.FormatJSON {
 		err = cli.PrintJSON(std.out, c)
 	} else {

@@ -156,6 +156,13 @@ func TestCompareVersions_OPS6(t *testing.T) {
 	if got.stdout != "node-0  cds  one  other version: 1 and 2\nequal in 0 of 1 node, 1 resource of the control plane, 1 difference\n" || got.code != cli.ExitFailure {
 		t.Errorf("%+v", got)
 	}
+	// Nodes that are asked at the same time are printed in one order.
+	several := slices.Clone(args)
+	several[4] = fleetOf(t, 9)
+	got = xdsrelay(t, several...)
+	if lines := strings.Split(got.stdout, "\n"); len(lines) != 11 || !slices.IsSorted(lines[:9]) {
+		t.Errorf("%+v", got)
+	}
 	// The state of the world has no versions of resources.
 	got = xdsrelay(t, append(args, "--api-type", "AGGREGATED_GRPC")...)
 	if got.code != 0 || got.stdout != "equal in 1 of 1 node, 1 resource of the control plane, 0 differences\n" {
