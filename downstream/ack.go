@@ -41,14 +41,14 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, number uint64) 
 // reconsider has the client no longer count as one that rejects something of the type, if nothing
 // of that is left.
 func (st *stream) reconsider(t *typeState) {
-	if t.reconsider(st.shared.observer, st.subscriber) && !st.types.rejecting() {
+	if t.reconsider(st.subscriber) && !st.types.rejecting() {
 		st.shared.siblings.leave(st.standing.node, st)
 	}
 }
 
 // rejected counts, logs and shows a rejection.
 func (st *stream) rejected(t *typeState, r *discoveryRequest, number uint64, now time.Time) {
-	t.reject(st.shared.observer, true)
+	t.rejecting = true
 	st.shared.observer.Nacked(t.url)
 	nack := newNack(r.nonce, t.systemVersion, r.rejection, now)
 	nack.Held = t.held()

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -22,6 +23,32 @@ const streamsPerConn = 10
 func BenchmarkUpdate(b *testing.B) {
 	for _, clients := range []int{100, 1000} {
 		b.Run(strconv.Itoa(clients), func(b *testing.B) { benchmarkUpdate(b, clients) })
+	}
+}
+
+// BenchmarkCensus measures what a scrape costs with 10,000 clients.
+func BenchmarkCensus(b *testing.B) {
+	const clients = 10000
+	h := newHarness(b)
+	defer h.close()
+	h.opaque.set(clusterType, "0", "a")
+	for i := range clients {
+		if i%streamsPerConn == 0 {
+			h.conn = h.dial()
+		}
+		c := h.deafClient()
+		c.subscribe(clusterType)
+		if i == 0 {
+			<-h.opaque.store.Session().DemandChanged() // its request has arrived
+			h.opaque.pump()
+		}
+	}
+	for h.server.Census()[clusterType][Behind] < clients {
+		runtime.Gosched()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		h.server.Census()
 	}
 }
 

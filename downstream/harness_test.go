@@ -375,7 +375,6 @@ type recorder struct {
 	mu         sync.Mutex
 	events     map[string]int // by what happened
 	subscribed map[string]int // by type URL
-	rejecting  map[string]int // by type URL
 	refused    map[codes.Code]int
 	closed     map[codes.Code]int
 	resources  int
@@ -386,7 +385,7 @@ type recorder struct {
 
 func newRecorder() *recorder {
 	return &recorder{
-		events: map[string]int{}, subscribed: map[string]int{}, rejecting: map[string]int{},
+		events: map[string]int{}, subscribed: map[string]int{},
 		refused: map[codes.Code]int{}, closed: map[codes.Code]int{},
 	}
 }
@@ -414,9 +413,7 @@ func (r *recorder) count(event string) int {
 // rejects compares how many clients reject something of a type now (ACK-7).
 func (h *harness) rejects(typeURL string, want int) {
 	h.Helper()
-	h.seen.mu.Lock()
-	defer h.seen.mu.Unlock()
-	if got := h.seen.rejecting[typeURL]; got != want {
+	if got := h.server.Census()[typeURL][Rejecting]; got != want {
 		h.Errorf("ACK-7: %d clients reject something of %s, want %d", got, typeURL, want)
 	}
 }
@@ -443,12 +440,9 @@ func (r *recorder) Propagated(string, time.Duration) { r.note(func() { r.events[
 func (r *recorder) Acknowledged(_ string, d time.Duration) {
 	r.note(func() { r.took = append(r.took, d) })
 }
-func (r *recorder) Acked(string)  { r.note(func() { r.events["acked"]++ }) }
-func (r *recorder) Warned(string) { r.note(func() { r.events["warned"]++ }) }
-func (r *recorder) Nacked(string) { r.note(func() { r.events["nacked"]++ }) }
-func (r *recorder) Rejecting(typeURL string, n int) {
-	r.note(func() { r.rejecting[typeURL] += n })
-}
+func (r *recorder) Acked(string)   { r.note(func() { r.events["acked"]++ }) }
+func (r *recorder) Warned(string)  { r.note(func() { r.events["warned"]++ }) }
+func (r *recorder) Nacked(string)  { r.note(func() { r.events["nacked"]++ }) }
 func (r *recorder) Offered(string) { r.note(func() { r.events["offered"]++ }) }
 func (r *recorder) Overdue(string) { r.note(func() { r.events["overdue"]++ }) }
 

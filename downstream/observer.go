@@ -79,9 +79,6 @@ type Observer interface {
 	Acked(typeURL string)
 	Warned(typeURL string)
 	Nacked(typeURL string)
-	// Rejecting reports by how many the clients changed that reject something of a type
-	// (ACK-7).
-	Rejecting(typeURL string, n int)
 	// Offered reports a response that offers again what the client rejected (ACK-3).
 	Offered(typeURL string)
 	// Overdue reports a response to a client that did not acknowledge the one before within
@@ -119,7 +116,6 @@ func (silent) Acknowledged(string, time.Duration) {}
 func (silent) Acked(string)                       {}
 func (silent) Warned(string)                      {}
 func (silent) Nacked(string)                      {}
-func (silent) Rejecting(string, int)              {}
 func (silent) Offered(string)                     {}
 func (silent) Overdue(string)                     {}
 func (silent) Refused(string, codes.Code)         {}

@@ -348,12 +348,6 @@ func (p *poll) tell(w verdict.Word) {
 	p.routing.tell(w, p.held.Parts, nil)
 }
 
-// rejects reports whether the client rejected the present content.
-func (p *poll) rejects() bool {
-	last := p.polling.pollers.of(p.client).last
-	return last != nil && last.Nonce == p.nonce()
-}
-
 // status returns the poll's Status. A poll that is held has what there is.
 func (p *poll) status(delivery.Wanted) Status {
 	p.standing.mu.Lock()

@@ -30,10 +30,6 @@ func (p *poll) run(ctx context.Context, turn Turn) *answer {
 	if a := p.due(); a != nil {
 		return a
 	}
-	if p.rejects() {
-		p.shared.observer.Rejecting(p.request.GetTypeUrl(), 1)
-		defer p.shared.observer.Rejecting(p.request.GetTypeUrl(), -1)
-	}
 	done(turn)
 	return p.wait(ctx)
 }

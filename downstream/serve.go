@@ -148,7 +148,6 @@ func (st *stream) close() {
 	for _, t := range st.types.list {
 		st.shared.try(func() {
 			st.shared.observer.Subscribed(t.url, -t.status.Subscriptions)
-			t.reject(st.shared.observer, false)
 		})
 	}
 	if st.subscriber != nil {

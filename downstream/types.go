@@ -35,26 +35,14 @@ type typeState struct {
 	status        TypeStatus // written under standing.mu
 }
 
-// reject has the observer count the client as one that rejects something of the type, or not.
-func (t *typeState) reject(o Observer, rejecting bool) {
-	if rejecting == t.rejecting {
-		return
-	}
-	change := -1
-	if t.rejecting = rejecting; rejecting {
-		change = 1
-	}
-	o.Rejecting(t.url, change)
-}
-
-// reconsider has the observer no longer count the client as one that rejects something of the
-// type, if the client has answered everything and no rejected content is left: the content has
-// changed or is gone, or the client does not subscribe to it any more. It reports whether it does.
-func (t *typeState) reconsider(o Observer, s *delivery.Subscriber) bool {
+// reconsider has the client no longer count as one that rejects something of the type, if the client
+// has answered everything and no rejected content is left: the content has changed or is gone, or the
+// client does not subscribe to it any more. It reports whether it does.
+func (t *typeState) reconsider(s *delivery.Subscriber) bool {
 	if !t.rejecting || !t.flow.idle() || s.Rejects(t.url) {
 		return false
 	}
-	t.reject(o, false)
+	t.rejecting = false
 	return true
 }
 

@@ -103,14 +103,14 @@ func rejected(t *testing.T, cp *controlplane.ControlPlane, relay *testRelay, aga
 	update(t, cp, "c3", cluster("c3", time.Second)) // a snapshot has c2 in it again
 	picky.awaitHolding(t, clusterType, "c1", "c3")
 	waitFor(t, "all else acknowledged", answered)
-	if _, page := relay.get(t, "/metrics"); !strings.Contains(page, `xdsrelay_downstream_rejecting_clients{type="cds"} 1`) {
+	if _, page := relay.get(t, "/metrics"); !strings.Contains(page, `xdsrelay_downstream_clients{state="rejecting",type="cds"} 1`) {
 		t.Error("the client is not counted as one that rejects clusters")
 	}
 	update(t, cp, "c2", cluster("c2", time.Minute))
 	picky.awaitHolding(t, clusterType, "c1", "c2", "c3")
 	waitFor(t, "the repair acknowledged", func() bool {
 		_, page := relay.get(t, "/metrics")
-		return answered() && strings.Contains(page, `xdsrelay_downstream_rejecting_clients{type="cds"} 0`)
+		return answered() && strings.Contains(page, `xdsrelay_downstream_clients{state="rejecting",type="cds"} 0`)
 	})
 	nacks := cp.Stats().Nacks
 	picky.mu.Lock()

@@ -35,7 +35,7 @@ func TestDocumentation(t *testing.T) {
 
 	m, reg := setUp(t)
 	m.Reloads().Started("abc", time.Now())
-	if err := m.Collect(fakeSource{contacts: map[string]upstream.Contact{"primary": {}}}); err != nil {
+	if err := m.Collect(fakeSource{contacts: map[string]upstream.Contact{"primary": {}}, certificates: []Certificate{{Key: "server.tls.cert_file"}}}); err != nil {
 		t.Fatal(err)
 	}
 	names := make(map[string]bool)
@@ -88,7 +88,7 @@ func TestDocumentationOfReasons(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, reg := setUp(t)
-	if err := m.Collect(fakeSource{contacts: map[string]upstream.Contact{"primary": {}}}); err != nil {
+	if err := m.Collect(fakeSource{contacts: map[string]upstream.Contact{"primary": {}}, certificates: []Certificate{{Key: "server.tls.cert_file"}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range families(t, reg) {

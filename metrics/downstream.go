@@ -27,7 +27,7 @@ type downstreamSeries struct {
 }
 
 type downstreamType struct {
-	subscriptions, rejecting                                        prometheus.Gauge
+	subscriptions                                                   prometheus.Gauge
 	requests, acks, warned, nacks, unsendable                       prometheus.Counter
 	responses, resources, removals, bytes, merged, offered, overdue prometheus.Counter
 	propagation, acknowledgement                                    prometheus.Observer
@@ -82,8 +82,6 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 	var (
 		subscriptions = s.gauge(subsystem, "subscriptions",
 			"Subscriptions of clients: names, globs and whole types.", labelType)
-		rejecting = s.gauge(subsystem, "rejecting_clients",
-			"Clients' streams and held polls that reject something of the type now.", labelType)
 		requests  = counter("requests_total", "Requests from clients, including ACKs and NACKs.")
 		acks      = counter("acks_total", "Responses that clients acknowledged.")
 		warned    = counter("warned_acks_total", "Responses that clients acknowledged with warnings.")
@@ -106,7 +104,6 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 	for k, name := range shortNames {
 		d.types[k] = downstreamType{
 			subscriptions:   subscriptions.WithLabelValues(name),
-			rejecting:       rejecting.WithLabelValues(name),
 			requests:        requests.WithLabelValues(name),
 			acks:            acks.WithLabelValues(name),
 			warned:          warned.WithLabelValues(name),
@@ -176,11 +173,6 @@ func (d *downstreamSeries) Warned(typeURL string) { d.of(typeURL).warned.Inc() }
 
 // Nacked implements downstream.Observer.
 func (d *downstreamSeries) Nacked(typeURL string) { d.of(typeURL).nacks.Inc() }
-
-// Rejecting implements downstream.Observer.
-func (d *downstreamSeries) Rejecting(typeURL string, n int) {
-	d.of(typeURL).rejecting.Add(float64(n))
-}
 
 // Offered implements downstream.Observer.
 func (d *downstreamSeries) Offered(typeURL string) { d.of(typeURL).offered.Inc() }

@@ -30,9 +30,6 @@ func TestDownstream(t *testing.T) {
 	d.Acked(endpointURL)
 	d.Warned(endpointURL)
 	d.Nacked(endpointURL)
-	d.Rejecting(endpointURL, 1)
-	d.Rejecting(clusterURL, 1)
-	d.Rejecting(clusterURL, -1)
 	d.Offered(listenerURL)
 	d.Overdue(listenerURL)
 	d.Moved(downstream.StateADS)
@@ -64,7 +61,6 @@ func TestDownstream(t *testing.T) {
 		`downstream_acks_total{type="eds"}`:                                       1,
 		`downstream_nacks_total{type="eds"}`:                                      1,
 		`downstream_warned_acks_total{type="eds"}`:                                1,
-		`downstream_rejecting_clients{type="eds"}`:                                1,
 		`downstream_offers_total{type="lds"}`:                                     1,
 		`downstream_overdue_acks_total{type="lds"}`:                               1,
 		`downstream_streams_moved_total{variant="sotw-ads"}`:                      1,

@@ -133,6 +133,7 @@ func TestLabelValues(t *testing.T) {
 
 		"xdsrelay_loadreport_dropped_entries_total reason": dropped,
 		"xdsrelay_loadreport_refused_total reason":         unreported,
+		"xdsrelay_downstream_clients state":                {"current", "behind", "rejecting", "waiting"},
 		"xdsrelay_loadreport_scopes state":                 {"unserved", "connecting", "waiting", "reporting"},
 		"xdsrelay_config_reloads_total result":             {"failure", "success", "unchanged"},
 		"xdsrelay_upstream_list_checks_total result":       checks,

@@ -12,13 +12,14 @@ const (
 	labelUpstream = "upstream" // as configured
 	labelType     = "type"     // short name, see kind
 	labelVariant  = "variant"  // of the protocol: the downstream method
-	labelState    = "state"    // upstream.State
+	labelState    = "state"    // upstream.State, loadreport.State, downstream.ClientState
 	labelReason   = "reason"   // door.Reason, upstream.Reason, cache.Reason, ReferenceFault, resolve.Failure, load.Reason
 	labelTo       = "to"       // alternative, better
 	labelCode     = "code"     // gRPC status
 	labelResult   = "result"   // of a lookup: hit, miss; upstream.ListCheck
 	labelPart     = "part"     // contain.Part
 	labelRule     = "rule"     // an aggregation rule's name, or "otherwise"
+	labelKey      = "key"      // of the configuration
 	labelLimit    = "limit"    // downstream.Limit
 	labelWork     = "work"     // load.Work
 	labelMessage  = "message"  // of lines of the log: literals, of which lograte bounds the number

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
@@ -28,6 +29,10 @@ type Source interface {
 	Admission() load.Status
 	// Connections counts the connections of clients, and those of them that wait until they are served.
 	Connections() (present, waiting int)
+	// Clients counts the streams and the held polls of clients, by type URL and state.
+	Clients() map[string]map[downstream.ClientState]int
+	// Certificates lists the certificates that the relay shows, as they stand in their files.
+	Certificates() []Certificate
 	// Sessions lists the sessions that are running.
 	Sessions() []SessionStats
 	// Replicas lists the servers of the upstreams.
@@ -40,6 +45,12 @@ type Source interface {
 	// Workloads counts the SPIFFE Workload APIs in use that do not answer, and says when the first of
 	// the certificates from such APIs expires; zero: there is none.
 	Workloads() workload.State
+}
+
+// Certificate is one in a file. One that cannot be read has no times.
+type Certificate struct {
+	Key           string // of the configuration
+	From, Expires time.Time
 }
 
 // SessionStats is one session: the relay's side towards one upstream for one scope.
@@ -84,6 +95,8 @@ type sourceCollector struct {
 	memory, memoryLimit         *prometheus.Desc
 	places, working, waiting    *prometheus.Desc
 	connections, kept           *prometheus.Desc
+	clients                     *prometheus.Desc
+	certificates, lifetimes     *prometheus.Desc
 	sessions, staleness         *prometheus.Desc
 	replicas, unreachable       *prometheus.Desc
 	silent                      *prometheus.Desc
@@ -130,8 +143,12 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		waiting:     desc("admission", "waiting", "Works of clients that join that wait for their turn.", labelWork),
 		connections: desc("downstream", "connections", "Open connections of clients, through all listeners, also those that wait."),
 		kept:        desc("downstream", "connections_waiting", "Connections of clients that wait until the relay serves them."),
-		past:        desc("cache", "past_bytes", "Size of the content that is remembered to roll back to, counted as for cache.generations."),
-		sessions:    desc("upstream", "sessions", "Sessions with the upstream, by state. There is one for each scope.", labelUpstream, labelState),
+		clients:     desc("downstream", "clients", "Streams and held polls of clients that subscribe to the type, by how far they are with it.", labelType, labelState),
+		certificates: desc("tls", "certificate_expires_seconds",
+			"Time until the certificate of a file expires, negative after that; 0 if the file has none that can be read.", labelKey),
+		lifetimes: desc("tls", "certificate_lifetime_seconds", "For how long the certificate of a file is valid in all; 0 likewise.", labelKey),
+		past:      desc("cache", "past_bytes", "Size of the content that is remembered to roll back to, counted as for cache.generations."),
+		sessions:  desc("upstream", "sessions", "Sessions with the upstream, by state. There is one for each scope.", labelUpstream, labelState),
 		staleness: desc("upstream", "staleness_seconds",
 			"The longest time for which a session with the upstream has needed resources but had no answer; 0 if all such sessions are connected.",
 			labelUpstream),
@@ -190,7 +207,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.connections, c.kept, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires, c.tokenExpires} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.connections, c.kept, c.clients, c.certificates, c.lifetimes, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires, c.tokenExpires} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -247,6 +264,11 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	present, waiting := c.source.Connections()
 	gauge(c.connections, float64(present))
 	gauge(c.kept, float64(waiting))
+	for k, states := range c.census() {
+		for state, n := range states {
+			gauge(c.clients, float64(n), shortNames[k], string(state))
+		}
+	}
 	scopes, unmentioned := c.source.Scopes()
 	gauge(c.scopes, float64(scopes))
 	gauge(c.unmentioned, float64(unmentioned))
@@ -261,6 +283,10 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(c.expires, left(workloads.Certificate))
 	gauge(c.tokenExpires, left(workloads.Token))
+	for _, x := range c.source.Certificates() {
+		gauge(c.certificates, left(x.Expires), x.Key)
+		gauge(c.lifetimes, x.Expires.Sub(x.From).Seconds(), x.Key)
+	}
 	for name, contact := range c.source.Contacts() {
 		last, owed := contact.Answered, time.Duration(0)
 		if last.IsZero() {
@@ -294,6 +320,22 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+}
+
+// census counts the clients by kind and state. Those that nobody is in are zero.
+func (c *sourceCollector) census() (all [kinds]map[downstream.ClientState]int) {
+	for k := range all {
+		all[k] = make(map[downstream.ClientState]int, len(downstream.States))
+		for _, state := range downstream.States {
+			all[k][state] = 0
+		}
+	}
+	for url, states := range c.source.Clients() {
+		for state, n := range states {
+			all[kindOf(url)][state] += n
+		}
+	}
+	return all
 }
 
 // sums adds the sessions up by upstream. Upstreams without a session have zeros.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
@@ -25,7 +26,13 @@ type fakeSource struct {
 	contacts            map[string]upstream.Contact
 	away                int
 	expires             time.Duration // from now
+	clients             map[string]map[downstream.ClientState]int
+	certificates        []Certificate
 }
+
+func (f fakeSource) Clients() map[string]map[downstream.ClientState]int { return f.clients }
+
+func (f fakeSource) Certificates() []Certificate { return f.certificates }
 
 func (f fakeSource) CacheTotals() (resources, bytes int64, unwatched int) {
 	return f.resources, f.bytes, f.unwatched
@@ -106,6 +113,32 @@ func TestSource(t *testing.T) {
 		want[name+`{type="other",upstream="primary"}`] = n
 	}
 	expect(t, reg, want)
+}
+
+// Types that no operator knows count together, and a certificate that cannot be read has no times (ACK-7, ACC-1).
+func TestClientsAndCertificates_ACK7_ACC1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reg := setUp(t)
+		now := time.Now()
+		if err := m.Collect(fakeSource{
+			clients: map[string]map[downstream.ClientState]int{
+				clusterURL: {downstream.Current: 7, downstream.Rejecting: 2},
+				unknownURL: {downstream.Behind: 1}, "of another type": {downstream.Behind: 2, downstream.Waiting: 3},
+			},
+			certificates: []Certificate{
+				{Key: "server.tls.cert_file", From: now.Add(-time.Hour), Expires: now.Add(time.Hour)},
+				{Key: "admin.tls.cert_file", From: now.Add(-time.Hour), Expires: now.Add(-time.Minute)}, {Key: "peers.tls.cert_file"},
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, reg, map[string]float64{
+			`downstream_clients{state="current",type="cds"}`: 7, `downstream_clients{state="rejecting",type="cds"}`: 2,
+			`downstream_clients{state="behind",type="other"}`: 3, `downstream_clients{state="waiting",type="other"}`: 3,
+			`tls_certificate_expires_seconds{key="server.tls.cert_file"}`: 3600, `tls_certificate_lifetime_seconds{key="server.tls.cert_file"}`: 7200,
+			`tls_certificate_expires_seconds{key="admin.tls.cert_file"}`: -60, `tls_certificate_lifetime_seconds{key="admin.tls.cert_file"}`: 3540,
+		})
+	})
 }
 
 // Of SPIFFE Workload APIs: how many are away, and when the first certificate and the first token expire

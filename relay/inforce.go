@@ -30,7 +30,13 @@ func newInForce(cfg *config.Config, waiting []config.Change) (*inForce, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(yaml)
+	shared := *cfg
+	shared.Node.ID = "" // the replicas of a fleet differ in it
+	same, err := shared.YAML()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(same)
 	return &inForce{
 		config: cfg, yaml: yaml, hash: hex.EncodeToString(sum[:])[:hashLength], since: time.Now(), waiting: waiting,
 	}, nil

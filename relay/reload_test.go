@@ -382,6 +382,28 @@ func TestReload_restart(t *testing.T) {
 	r.shows("/metrics", `reloads_total{result="unchanged"} 1`, `reloads_total{result="success"} 2`)
 }
 
+// Replicas that differ in nothing but the ID of their node show one hash, so that an operator sees when
+// one of them has another configuration (OPS-6).
+func TestConfigHash_OPS6(t *testing.T) {
+	hash := func(change func(*config.Config)) string {
+		c := configOf(upstreamAt("a", "127.0.0.1:1"))
+		change(c)
+		force, err := newInForce(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(force.yaml), "id: "+c.Node.ID) {
+			t.Errorf("what is in force has another node ID:\n%s", force.yaml)
+		}
+		return force.hash
+	}
+	one, two := hash(func(c *config.Config) { c.Node.ID = "one" }), hash(func(c *config.Config) { c.Node.ID = "two" })
+	other := hash(func(c *config.Config) { c.Node.ID, c.Node.Cluster = "one", "other" })
+	if one != two || one == other {
+		t.Errorf("two replicas have hashes %s and %s, and one with another configuration %s", one, two, other)
+	}
+}
+
 // An upstream that is added and is not there keeps nobody from a relay that is ready.
 func TestReload_readiness(t *testing.T) {
 	a := newPlaneServer(t, contents{"x": "1"})

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/metrics"
@@ -35,6 +36,19 @@ func (s source) Admission() load.Status { return s.relay.admission.Status() }
 
 // Connections implements metrics.Source.
 func (s source) Connections() (present, waiting int) { return s.relay.connections.Count() }
+
+// Clients implements metrics.Source.
+func (s source) Clients() map[string]map[downstream.ClientState]int {
+	return asked(s, s.relay.server.Census)
+}
+
+// Certificates implements metrics.Source.
+func (s source) Certificates() (all []metrics.Certificate) {
+	for _, c := range certificates(s.relay.now.Load().config) {
+		all = append(all, metrics.Certificate{Key: c.Key, From: c.From, Expires: c.Expires})
+	}
+	return all
+}
 
 // Sessions implements metrics.Source.
 func (s source) Sessions() []metrics.SessionStats { return asked(s, s.sessions) }
