@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
@@ -60,7 +62,11 @@ var (
 	errNoToken  = errors.New("this admin port asks for a token: send Authorization: Bearer and one of admin.tokens_file")
 	errUnknown  = errors.New("the token is none of admin.tokens_file")
 	errReadOnly = errors.New("this token is for looking only: admin.tokens_file says read")
+	errMetrics  = errors.New("this token is for /metrics only: admin.tokens_file says metrics")
 )
+
+// wrongTokenPause is how long the answer to a wrong token takes, on its connection. An address has few of these.
+const wrongTokenPause = time.Second
 
 // operatorKey is where the context of a request has whose it is.
 type operatorKey struct{}
@@ -102,12 +108,16 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 			a.relay.door.AdminRefused(req, "", door.NoToken)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="xdsrelay"`)
 			if len(req.Header.Values("Authorization")) > 0 {
+				backoff.Sleep(req.Context(), wrongTokenPause)
 				admin.Refuse(w, http.StatusUnauthorized, errUnknown)
 				return
 			}
 			admin.Refuse(w, http.StatusUnauthorized, errNoToken)
-		case !looks && !operator.Act:
-			a.relay.door.AdminRefused(req, operator.Name, door.ReadOnly)
+		case operator.Role == tokenfile.RoleMetrics && (!looks || req.URL.Path != "/metrics"):
+			a.relay.door.AdminRefused(req, operator.Name, door.OtherRole)
+			admin.Refuse(w, http.StatusForbidden, errMetrics)
+		case !looks && operator.Role != tokenfile.RoleAct:
+			a.relay.door.AdminRefused(req, operator.Name, door.OtherRole)
 			admin.Refuse(w, http.StatusForbidden, errReadOnly)
 		default:
 			next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), operatorKey{}, operator.Name)))

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -28,9 +30,9 @@ func newDoor(t *testing.T, log *slog.Logger) *door.Door {
 
 // Where tokens are asked for nobody looks without one, and nobody changes anything with one for looking.
 func TestAdminTokens_ACC7(t *testing.T) {
-	const look, act = "s3cret-token-for-looking", "s3cret-token-for-acting"
+	const look, act, scrape = "s3cret-token-for-looking", "s3cret-token-for-acting", "s3cret-token-for-scraping"
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte("prometheus read "+look+"\nann act "+act+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("prometheus read "+look+"\nann act "+act+"\nvm metrics "+scrape+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder
@@ -61,6 +63,10 @@ func TestAdminTokens_ACC7(t *testing.T) {
 		{"POST", "/hold", "Bearer " + act, http.StatusOK, "ann"},
 		{"POST", "/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus", "", http.StatusUnauthorized, ""},
 		{"POST", "/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus", "Bearer " + look, http.StatusOK, "prometheus"},
+		{"GET", "/metrics", "Bearer " + scrape, http.StatusOK, "vm"},
+		{"POST", "/metrics", "Bearer " + scrape, http.StatusForbidden, ""},
+		{"GET", "/clients", "Bearer " + scrape, http.StatusForbidden, ""},
+		{"POST", "/hold", "Bearer " + scrape, http.StatusForbidden, ""},
 		{"GET", "/held", "Bearer " + act, http.StatusOK, "ann"},
 		{"GET", "/livez", "", http.StatusOK, ""},
 		{"GET", "/readyz", "", http.StatusOK, ""},
@@ -74,8 +80,15 @@ func TestAdminTokens_ACC7(t *testing.T) {
 		if tt.authorization != "" {
 			req.Header.Set("Authorization", tt.authorization)
 		}
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, req)
+		w, took := httptest.NewRecorder(), time.Duration(0)
+		synctest.Test(t, func(*testing.T) {
+			began := time.Now()
+			page.ServeHTTP(w, req)
+			took = time.Since(began)
+		})
+		if wrong := tt.want == http.StatusUnauthorized && tt.authorization != ""; wrong != (took == wrongTokenPause) {
+			t.Errorf("%s %s with %q took %v", tt.method, tt.path, tt.authorization, took)
+		}
 		if w.Code != tt.want || reached != (tt.want == http.StatusOK) || operator != tt.operator {
 			t.Errorf("%s %s with %q: %d, the page was reached: %t, by %q", tt.method, tt.path, tt.authorization, w.Code, reached, operator)
 		}

@@ -10,12 +10,30 @@ import (
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
-// door lets requests to the admin port through that name one of its own hosts (ACC-7).
+// adminHeaders have browsers keep nothing of what the admin port shows, run nothing in it, and show it in no other page.
+// Profiles bring a style of their own.
+var adminHeaders = map[string]string{
+	"Cache-Control":           "no-store",
+	"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+	"Referrer-Policy":         "no-referrer",
+	"X-Content-Type-Options":  "nosniff",
+	"X-Frame-Options":         "DENY",
+}
+
+// door lets requests to the admin port through that name one of its own hosts, and that no page of another site sends (ACC-7):
+// some pages take work, such as /check.
 // A browser names the host of the page that sends a request. Without the check a page whose
 // name its owner points at the relay's address could read all that the admin port shows.
 func (a adminPort) door(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		for name, value := range adminHeaders {
+			w.Header().Set(name, value)
+		}
+		if site := req.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && !isProbe(req) {
+			a.relay.door.AdminRefused(req, "", door.OtherSite)
+			admin.Text(w, http.StatusForbidden, "a page of another site asks: open the admin port's pages from the address bar\n")
+			return
+		}
 		own := &a.relay.now.Load().config.Admin
 		if host := hostOf(req.Host); !ownHost(host, own.Listen, own.Hosts) {
 			a.relay.door.AdminRefused(req, "", door.ForeignHost)

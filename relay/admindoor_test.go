@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
@@ -50,5 +51,38 @@ func TestAdminHosts_ACC7(t *testing.T) {
 				t.Errorf("X-Content-Type-Options is %q", got)
 			}
 		})
+	}
+}
+
+// A page of another site cannot have the admin port do anything, not even look, and no browser keeps or frames what it shows.
+func TestAdminSites_ACC7(t *testing.T) {
+	r := &Relay{door: newDoor(t, slog.New(slog.DiscardHandler))}
+	r.now.Store(&inForce{config: &config.Config{}})
+	for _, tt := range []struct {
+		path, site string
+		want       int
+	}{
+		{"/check", "cross-site", http.StatusForbidden},
+		{"/clients", "same-site", http.StatusForbidden},
+		{"/metrics", "cross-site", http.StatusForbidden},
+		{"/check", "same-origin", http.StatusOK},
+		{"/check", "none", http.StatusOK}, // from the address bar
+		{"/check", "", http.StatusOK},     // no browser
+		{"/livez", "cross-site", http.StatusOK},
+	} {
+		reached := false
+		page := adminPort{relay: r}.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+		req := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+tt.path, nil)
+		req.Header.Set("Sec-Fetch-Site", tt.site)
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, req)
+		if w.Code != tt.want || reached != (tt.want == http.StatusOK) {
+			t.Errorf("%s from %q: %d, the page was reached: %t", tt.path, tt.site, w.Code, reached)
+		}
+		for name, value := range map[string]string{"Cache-Control": "no-store", "X-Frame-Options": "DENY", "Content-Security-Policy": "frame-ancestors 'none'"} {
+			if got := w.Header().Get(name); !strings.Contains(got, value) {
+				t.Errorf("%s: %s is %q", tt.path, name, got)
+			}
+		}
 	}
 }

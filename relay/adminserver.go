@@ -19,8 +19,11 @@ const (
 	adminPiece     = 64 << 10
 	// adminIdleTime is how long a connection stays without a request. Prometheus asks every minute or more often.
 	adminIdleTime = 2 * time.Minute
-	// adminConnections is how many there are at most.
+	// adminConnections is how many there are at most, and adminOfAddress how many of them one address has.
 	adminConnections = 64
+	adminOfAddress   = 16
+	// adminHeaderBytes is what the headers of a request have at most. A token may have half of it.
+	adminHeaderBytes = 32 << 10
 	// adminStreams is how many requests a connection may have at a time, over HTTP/2.
 	adminStreams = 16
 )
@@ -33,7 +36,7 @@ func newAdminServer(pages http.Handler, log *slog.Logger) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler: inTime(pages), ReadHeaderTimeout: adminHeaderTime, IdleTimeout: adminIdleTime, ConnState: c.changed,
+		Handler: inTime(pages), ReadHeaderTimeout: adminHeaderTime, MaxHeaderBytes: adminHeaderBytes, IdleTimeout: adminIdleTime, ConnState: c.changed,
 		Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: adminStreams},
 	}
 }
@@ -78,7 +81,7 @@ func (a adminAnswer) Flush() { _ = a.conn.Flush() } // a connection that is gone
 func (a adminAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // adminConns bounds the connections of the admin port. Whoever comes is served, so that nobody keeps probes out by connecting
-// only: the connection makes room that has waited longest for a request.
+// only: the connection makes room that has waited longest for a request. Of an address that has too many it is one of its own.
 type adminConns struct {
 	log *slog.Logger
 
@@ -92,11 +95,7 @@ func (a *adminConns) changed(c net.Conn, state http.ConnState) {
 	a.mu.Lock()
 	switch state {
 	case http.StateNew:
-		a.since[c] = time.Now()
-		if len(a.since) > adminConnections {
-			leaves = a.longest()
-			delete(a.since, leaves)
-		}
+		leaves = a.add(c)
 	case http.StateActive, http.StateIdle:
 		if _, ok := a.since[c]; ok {
 			a.since[c] = time.Time{}
@@ -111,19 +110,52 @@ func (a *adminConns) changed(c net.Conn, state http.ConnState) {
 	if leaves == nil {
 		return
 	}
-	a.log.Warn("the admin port has as many connections as it may have, and closes one", "peer", leaves.RemoteAddr().String(), "connections", adminConnections)
+	a.log.Warn("the admin port, or one address there, has as many connections as it may have, and the relay closes one",
+		"peer", leaves.RemoteAddr().String(), "connections", adminConnections, "of_address", adminOfAddress)
 	if t, ok := leaves.(*tls.Conn); ok { // whose Close writes, and may wait for the client
 		leaves = t.NetConn()
 	}
 	_ = leaves.Close() // an error says that it is closed
 }
 
-// longest is the connection that has waited longest: the new one, if all others have requests. The caller holds mu.
-func (a *adminConns) longest() (longest net.Conn) {
-	for c, since := range a.since {
-		if !since.IsZero() && (longest == nil || since.Before(a.since[longest])) {
-			longest = c
+// add adds a connection, and gives the one that makes room for it: the one that has waited longest; the new one, if all others have
+// requests. The caller holds mu.
+func (a *adminConns) add(c net.Conn) (leaves net.Conn) {
+	a.since[c] = time.Now()
+	all, address := 0, addressOfConn(c)
+	for other, since := range a.since {
+		if address == "" || addressOfConn(other) != address {
+			continue
+		}
+		all++
+		if !since.IsZero() && (leaves == nil || since.Before(a.since[leaves])) {
+			leaves = other
 		}
 	}
-	return longest
+	switch {
+	case all > adminOfAddress:
+	case len(a.since) > adminConnections:
+		leaves = nil
+		for other, since := range a.since {
+			if !since.IsZero() && (leaves == nil || since.Before(a.since[leaves])) {
+				leaves = other
+			}
+		}
+	default:
+		return nil
+	}
+	delete(a.since, leaves)
+	return leaves
+}
+
+// addressOfConn is where a connection comes from. All addresses of the loopback interface are one, and "" is that of a socket that has none.
+func addressOfConn(c net.Conn) string {
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); ip.IsLoopback() {
+		return "loopback"
+	}
+	return host
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,43 @@ type adminBed struct {
 
 	lis *bufconn.Listener
 	log logs.Text
+
+	mu   sync.Mutex
+	from string // where the next connections come from; "": memory
+}
+
+// Accept implements net.Listener.
+func (b *adminBed) Accept() (net.Conn, error) {
+	c, err := b.lis.Accept()
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.from == "" {
+		return c, nil
+	}
+	return comesFrom{c, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(b.from))}, nil
+}
+
+// Close and Addr implement net.Listener.
+func (b *adminBed) Close() error   { return b.lis.Close() }
+func (b *adminBed) Addr() net.Addr { return b.lis.Addr() }
+
+// comesFrom is a connection from an address.
+type comesFrom struct {
+	net.Conn
+
+	from net.Addr
+}
+
+func (c comesFrom) RemoteAddr() net.Addr { return c.from }
+
+// at has the next connections come from an address.
+func (b *adminBed) at(address string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.from = address
 }
 
 // adminBubble runs f against a port with pages.
@@ -32,7 +70,7 @@ func adminBubble(t *testing.T, pages http.HandlerFunc, f func(b *adminBed)) {
 		b := &adminBed{T: t, lis: bufconn.Listen(4 << 10)}
 		web := newAdminServer(pages, slog.New(slog.NewTextHandler(&b.log, nil)))
 		var serving sync.WaitGroup
-		serving.Go(func() { _ = web.Serve(b.lis) })
+		serving.Go(func() { _ = web.Serve(b) })
 		f(b)
 		_ = web.Close()
 		serving.Wait()
@@ -180,6 +218,69 @@ func TestAdminConnections_LIM1(t *testing.T) {
 		}
 		if n := strings.Count(b.log.String(), "as many connections as it may have"); n != 1 {
 			b.Errorf("%d lines:\n%s", n, b.log.String())
+		}
+	})
+}
+
+// One address has 16 of the connections. A further one takes the place of one of its own, whoever else is there.
+func TestAdminConnections_LIM1_address(t *testing.T) {
+	adminBubble(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }, func(b *adminBed) {
+		b.at("192.0.2.1:1")
+		other := b.says("")
+		<-time.After(time.Millisecond)
+		var own []net.Conn
+		for _, address := range []string{"127.0.0.1:1", "127.9.9.9:1"} { // one address
+			b.at(address)
+			for range adminOfAddress / 2 {
+				own = append(own, b.says(""))
+				<-time.After(time.Millisecond)
+			}
+		}
+		conn := b.says(adminGet)
+		if got := b.endsAfter(own[0]); got != 0 {
+			b.Errorf("LIM-1: the first one of the address ends after %v", got)
+		}
+		answer := make([]byte, 64)
+		if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "HTTP/1.1 200") {
+			b.Errorf("a further client gets %q, %v", answer[:n], err)
+		}
+		if got := b.endsAfter(other); got == 0 {
+			b.Error("a connection of another address ended")
+		}
+	})
+}
+
+// Headers of the admin port have a bound.
+func TestAdminHeaders_LIM1(t *testing.T) {
+	adminBubble(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }, func(b *adminBed) {
+		conn := b.says("GET / HTTP/1.1\r\nHost: a\r\nX: ")
+		go func() { _, _ = io.WriteString(conn, strings.Repeat("x", 2*adminHeaderBytes)+"\r\n\r\n") }()
+		answer := make([]byte, 64)
+		if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "HTTP/1.1 431") {
+			b.Errorf("the client gets %q, %v", answer[:n], err)
+		}
+		_, _ = io.Copy(io.Discard, conn)
+	})
+}
+
+// One check of the cache goes on at a time.
+func TestAdminChecks_LIM1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Relay{hub: &hub{}, checking: make(chan struct{}, 1)}
+		r.checking <- struct{}{}
+		ended := false
+		go func() {
+			_ = adminState{r}.Check()
+			ended = true
+		}()
+		synctest.Wait()
+		if ended {
+			t.Error("a second check goes on")
+		}
+		<-r.checking
+		synctest.Wait()
+		if !ended {
+			t.Error("the second check does not come")
 		}
 	})
 }

@@ -217,13 +217,18 @@ func (a adminState) viewSession(s *session) admin.Session {
 	return v
 }
 
-// Check implements admin.State.
+// Check implements admin.State. There is one check at a time. A store is locked while it is looked through: between two
+// of them updates have as long.
 func (a adminState) Check() error {
+	a.relay.checking <- struct{}{}
+	defer func() { <-a.relay.checking }()
 	var errs []error
 	for _, s := range a.relay.hub.all() {
+		began := time.Now()
 		if err := s.store.Check(); err != nil {
 			errs = append(errs, fmt.Errorf("upstream %s, scope %q: %w", s.key.plane, s.key.scope, err))
 		}
+		<-time.After(time.Since(began))
 	}
 	return errors.Join(errs...)
 }

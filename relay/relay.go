@@ -83,9 +83,11 @@ type Relay struct {
 
 	server  *downstream.Server
 	reports *loadreport.Server // of the same
-	ports   ports              // by which clients come
-	ages    ages               // of their connections
-	perConn int                // streams of one connection
+
+	checking chan struct{} // has the one check of the cache that goes on
+	ports    ports         // by which clients come
+	ages     ages          // of their connections
+	perConn  int           // streams of one connection
 	// connections bounds them, of all ports.
 	connections *connections.Limit
 	door        *door.Door
@@ -129,6 +131,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r := &Relay{
 		log: slog.New(lines.Handler()), lines: lines, audit: slog.New(lines.Unlimited()), level: opts.Level,
 		version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry, ready: opts.Serving,
+		checking: make(chan struct{}, 1),
 	}
 	r.door, r.panics = door.New(r.log, collectors.Door()), contain.New(r.log, collectors.Panics())
 	r.workloads = workload.NewSources(r.log, collectors.Workloads(), r.panics)

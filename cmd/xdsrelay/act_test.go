@@ -218,7 +218,7 @@ upstreams: [{name: a, default: true, endpoints: [%[5]q]}]
 		{with("held"), cli.ExitFailure, "1 of 1 relays failed\nhint: --token-file or $XDSRELAY_ADMIN_TOKEN_FILE names a file with a token\n"},
 		{with("held", "--token-file", dir.Path("old")), cli.ExitFailure, "the token is none of admin.tokens_file\n"},
 		{with("held", "--token-file", dir.Path("old")), cli.ExitFailure, "hint: the relay does not know the token"},
-		{with("hold", "--yes", "--token-file", dir.Path("look")), cli.ExitFailure, "hint: to change anything takes a token with act"},
+		{with("hold", "--yes", "--token-file", dir.Path("look")), cli.ExitFailure, "hint: its role in admin.tokens_file does not allow that"},
 		{[]string{"held", "--admin", admin, "--token-file", dir.Path("look")}, cli.ExitFailure, "HTTPS server"},
 		{[]string{"held", "--admin", admin, "--token-file", dir.Path("look")}, cli.ExitFailure, "hint: the admin port has TLS: add --tls"},
 		{[]string{"held", "--admin", admin, "--tls"}, cli.ExitUnreachable, "hint: --ca-file names the CA"},

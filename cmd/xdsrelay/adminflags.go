@@ -83,7 +83,7 @@ func (o *adminFlags) remedy(err error) string {
 	case answered && refused.Status == http.StatusUnauthorized:
 		return "the relay does not know the token: does it come from another relay, or was it replaced?"
 	case answered && refused.Status == http.StatusForbidden:
-		return "to change anything takes a token with act in admin.tokens_file"
+		return "its role in admin.tokens_file does not allow that: to look at more than /metrics takes read, to change anything act"
 	case strings.Contains(text, "HTTP request to an HTTPS server"):
 		return "the admin port has TLS: add --tls, and --ca-file if its CA is not one of the system"
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):

@@ -8,12 +8,13 @@ type AdminReason string
 // The reasons.
 const (
 	ForeignHost AdminReason = "host"  // it names a host that is not the port's own
+	OtherSite   AdminReason = "site"  // a page of another site sends it
 	NoToken     AdminReason = "token" // it has no token, or one that is on no list
-	ReadOnly    AdminReason = "role"  // its token is for looking only
+	OtherRole   AdminReason = "role"  // its token is not for what it wants
 )
 
 // AdminReasons lists them.
-func AdminReasons() []AdminReason { return []AdminReason{ForeignHost, NoToken, ReadOnly} }
+func AdminReasons() []AdminReason { return []AdminReason{ForeignHost, OtherSite, NoToken, OtherRole} }
 
 // AdminRefused notes a request that the admin port refuses. operator is whose token it has, "" if that
 // is not known.

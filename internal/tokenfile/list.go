@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/internal/filewatch"
@@ -19,10 +20,20 @@ const (
 	maxOperator = 64
 )
 
+// Role says what a token is for.
+type Role string
+
+// The roles. Each one is for what those before it are for, too.
+const (
+	RoleMetrics Role = "metrics" // the page with metrics
+	RoleRead    Role = "read"    // all pages
+	RoleAct     Role = "act"     // commands
+)
+
 // Operator is whose token it is.
 type Operator struct {
 	Name string
-	Act  bool // may change what clients get; else only look
+	Role Role
 }
 
 // List is a file with the tokens of operators.
@@ -54,7 +65,7 @@ func CheckList(path string) error {
 	return err
 }
 
-// readList reads lines of a name, "read" or "act", and a token. Empty lines and lines that begin with
+// readList reads lines of a name, a role, and a token. Empty lines and lines that begin with
 // # are left out. A file without any others is a list of nobody: so the last token can be taken away.
 func readList(path string) (*operators, error) {
 	data, err := filewatch.Read(path, maxListSize)
@@ -76,8 +87,8 @@ func readList(path string) (*operators, error) {
 }
 
 func (all operators) add(fields []string) error {
-	if len(fields) != 3 || (fields[1] != "read" && fields[1] != "act") {
-		return errors.New("expected NAME, read or act, and TOKEN, with space between them")
+	if len(fields) != 3 || !slices.Contains([]Role{RoleMetrics, RoleRead, RoleAct}, Role(fields[1])) {
+		return errors.New("expected NAME, metrics, read or act, and TOKEN, with space between them")
 	}
 	name, token := fields[0], fields[2]
 	if len(name) > maxOperator || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -93,6 +104,6 @@ func (all operators) add(fields []string) error {
 	if other, twice := all[key]; twice {
 		return fmt.Errorf("%s has the same token", other.Name)
 	}
-	all[key] = Operator{Name: name, Act: fields[1] == "act"}
+	all[key] = Operator{Name: name, Role: Role(fields[1])}
 	return nil
 }

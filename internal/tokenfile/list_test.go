@@ -10,7 +10,7 @@ import (
 
 func TestList_ACC7(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
-	replace(t, path, "# operators\n\nprometheus read s3cret-of-prometheus\nann\tact s3cret-of-operator-ann\n")
+	replace(t, path, "# operators\n\nprometheus read s3cret-of-prometheus\nann\tact s3cret-of-operator-ann\nvm metrics s3cret-of-a-scraper\n")
 	log := make(records, 100)
 	l, err := OpenList(path, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
@@ -18,8 +18,9 @@ func TestList_ACC7(t *testing.T) {
 	}
 	defer l.Close()
 	for token, want := range map[string]Operator{
-		"s3cret-of-prometheus": {Name: "prometheus"}, "s3cret-of-operator-ann": {Name: "ann", Act: true},
-		"": {}, "ann": {}, "s3cret-of-operator-an": {}, "# operators": {},
+		"s3cret-of-prometheus": {Name: "prometheus", Role: RoleRead}, "s3cret-of-operator-ann": {Name: "ann", Role: RoleAct},
+		"s3cret-of-a-scraper": {Name: "vm", Role: RoleMetrics},
+		"":                    {}, "ann": {}, "s3cret-of-operator-an": {}, "# operators": {},
 	} {
 		if got, ok := l.Find(token); got != want || ok != (want.Name != "") {
 			t.Errorf("%q: %+v, %t", token, got, ok)
@@ -53,8 +54,8 @@ func TestCheckList_ACC7(t *testing.T) {
 		"":                               "",
 		"# nobody\n":                     "",
 		"a act s3cret-of-operator-a":     "",
-		"a act":                          "line 1: expected NAME, read or act",
-		"\na write s3cret-of-operator-a": "line 2: expected NAME, read or act",
+		"a act":                          "line 1: expected NAME, metrics, read or act",
+		"\na write s3cret-of-operator-a": "line 2: expected NAME, metrics, read or act",
 		"a act s3cret-of-operator-a b":   "line 1: expected NAME",
 		"a act s3cret":                   "at least 16 characters",
 		"a act s3cret,of,operator,a":     "letters, digits",
