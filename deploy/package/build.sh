@@ -13,15 +13,15 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 case $version in
 v[0-9]*) number=${version#v} ;;
-*) number=0.0.0~$version ;; # Debian's versions begin with a digit
+*) number=0.0.0~g$version ;; # Debian's versions begin with a digit
 esac
 # Without -trimpath the program that writes the SBOM differs by folder, and the SBOM has its checksum.
 tool() { GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath" go tool -modfile=deploy/package/go.mod "$@"; }
 # Owner, times and order of files would differ from machine to machine.
 archive() { tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" "$@"; }
 
-rm -rf "$out"
 mkdir -p "$out"
+rm -f "$out"/xdsrelay[_-]* "$out"/SHA256SUMS
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
@@ -66,5 +66,5 @@ cp -r deploy/helm/xdsrelay "$stage/xdsrelay"
 sed -i -e "s/^version: .*/version: $chart/" -e "s/^appVersion: .*/appVersion: \"${version#v}\"/" -e '/^# make package writes/d' "$stage/xdsrelay/Chart.yaml"
 archive -C "$stage" -cf - xdsrelay | gzip -9n >"$out/xdsrelay-chart-$chart.tgz"
 
-(cd "$out" && sha256sum -- * >SHA256SUMS)
+(cd "$out" && sha256sum xdsrelay[_-]* >SHA256SUMS)
 ls -l "$out"
