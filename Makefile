@@ -114,7 +114,7 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 # What it finds is reported; how long it takes is nobody's concern. The tests of
 # "models" play random schedules, of which "make test" plays a few.
 .PHONY: soak
-soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, or a fleet that comes at once, beside others), compare (SEEDS walks from FROM before the build of revision OLD and this one), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (a control plane that is empty for two minutes, under Envoys and gRPC clients, and ten minutes of churn while operators hold what clients get), kubernetes (the chart on a cluster that is there: ON and LOAD say how it is reached), loads (load reports), models (SEEDS random schedules), mutate (mutants of the package ARGS), simulate (SEEDS from FROM, OPS of them)
+soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of clients with access rules), attack (one client that means harm, or a fleet that comes at once, beside others), compare (SEEDS walks from FROM before the build of revision OLD and this one), envoy (real Envoys), control-planes (the recipes), fleet (light clients by the thousand), hold (a control plane that is empty for two minutes, under Envoys and gRPC clients, and ten minutes of churn while operators hold what clients get), kubernetes (the chart on a cluster that is there: ON and LOAD say how it is reached), loads (load reports), page (the admin port's page in Chromium), models (SEEDS random schedules), mutate (mutants of the package ARGS), simulate (SEEDS from FROM, OPS of them)
 	@case '$(SUITE)' in \
 		access) go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessIsNotTold|^TestEachCheckIsNeeded' ./downstream/delivery -access.seeds='$(SEEDS)'; \
 			go test -timeout 24h -count 1 -v $(ARGS) -run '^TestAccessLeak' ./relay -leak.from='$(FROM)' -leak.seeds='$(SEEDS)';; \
@@ -127,6 +127,7 @@ soak: ## run a suite that CI has no time for: SUITE=access (SEEDS schedules of c
 		hold) integration/hold.sh -v $(ARGS);; \
 		kubernetes) integration/kubernetes/run.sh;; \
 		loads) integration/loads.sh -v $(ARGS);; \
+		page) integration/page.sh -v $(ARGS);; \
 		models) result=0; \
 			go test -timeout 24h $(ARGS) $$(grep -rl --include='*_test.go' 'rapid\.Check' . | xargs -n 1 dirname | sort -u) \
 				-rapid.checks='$(SEEDS)' || result=1; \

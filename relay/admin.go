@@ -28,7 +28,11 @@ type adminPort struct {
 // handler has all pages. All but the commands of operators are read-only.
 func (a adminPort) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, req *http.Request) {
+		if admin.WantsPage(req) {
+			http.Redirect(w, req, "/ui/", http.StatusSeeOther)
+			return
+		}
 		admin.Text(w, http.StatusOK, fmt.Sprintf(adminIndex, a.relay.version))
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.relay.gather, promhttp.HandlerOpts{EnableOpenMetrics: true}))

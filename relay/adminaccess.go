@@ -95,7 +95,7 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if isProbe(req) {
+		if isProbe(req) || admin.IsStatic(req) {
 			next.ServeHTTP(w, req)
 			return
 		}

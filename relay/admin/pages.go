@@ -12,6 +12,7 @@ import (
 
 // Index is a line for each page, for the front page of the port.
 const Index = `/status                    what is wrong, and how many clients have what they should
+/ui/                       a page for browsers, which lead / there; /events has the status, and each change of it
 /clients?node=&state=&type= the clients' streams and polls: what they have of each type, and what they wait for; names=true, gone=true
 /rejections?node=&type=    what clients reject now, by resource and reason
 /why?node=&type=&name=     why a client has a resource, or why not
@@ -50,6 +51,7 @@ func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /generations", page(p.generations, selectors...))
 	mux.HandleFunc("GET /check", page(p.check))
 	p.handleStatus(mux)
+	p.handleUI(mux)
 	mux.Handle("POST /hold", p.command("hold", p.Commands.Hold))
 	mux.Handle("POST /release", p.command("release", p.Commands.Release))
 	mux.Handle("POST /rollback", p.command("rollback", p.Commands.Rollback))
