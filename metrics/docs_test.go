@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -73,9 +75,58 @@ func TestDocumentation(t *testing.T) {
 	for name := range rows {
 		t.Errorf("%s has a row but is no metric", name)
 	}
-	for _, name := range regexp.MustCompile(namespace+`_[a-z_]+[a-z]`).FindAllString(text, -1) {
+	alerts, err := os.ReadFile(rulesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(namespace+`_[a-z_]+[a-z]`).FindAllString(text+string(alerts), -1) {
 		if !names[name] {
 			t.Errorf("%s is mentioned but is no metric", name)
+		}
+	}
+}
+
+const rulesFile = "../deploy/prometheus/rules.yaml"
+
+// TestAlerts_OPS6: each alert says how bad it is, what happens, what to do first, and which section of
+// docs/operating.md says more. promtool's tests, which integration/alerts runs, name all of them.
+func TestAlerts_OPS6(t *testing.T) {
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr         string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	read := func(name string) string {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	if err := yaml.Unmarshal([]byte(read(rulesFile)), &file); err != nil || len(file.Groups) != 1 {
+		t.Fatalf("%d groups, %v", len(file.Groups), err)
+	}
+	sections := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?m)^##+ (.*)$`).FindAllStringSubmatch(read("../docs/operating.md"), -1) {
+		sections[strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	tests := read("../deploy/prometheus/rules_test.yaml")
+	for _, r := range file.Groups[0].Rules {
+		if s := r.Labels["severity"]; s != "warning" && s != "critical" {
+			t.Errorf("%s has the severity %q", r.Alert, s)
+		}
+		runbook, section, _ := strings.Cut(r.Annotations["runbook_url"], "#")
+		if !strings.HasSuffix(runbook, "/docs/operating.md") || !sections[section] {
+			t.Errorf("%s: docs/operating.md has no section %q", r.Alert, section)
+		}
+		if r.Annotations["summary"] == "" || !strings.HasSuffix(r.Annotations["description"], ".") {
+			t.Errorf("%s has the summary %q and the description %q", r.Alert, r.Annotations["summary"], r.Annotations["description"])
+		}
+		if !strings.Contains(tests, `alertname="`+r.Alert+`"`) {
+			t.Errorf("%s has no test", r.Alert)
 		}
 	}
 }
