@@ -13,14 +13,14 @@ import (
 func (h *harness) brief(typeURL string) string {
 	h.Helper()
 	v := h.status().Types[typeURL]
-	all := fmt.Sprintf("%s %s waits:%s sent:%s held:%s", v.State, v.Config, v.WaitsFor, v.Sent, v.Held)
+	all := []string{fmt.Sprintf("%s %s waits:%s sent:%s held:%s", v.State, v.Config, v.WaitsFor, v.Sent, v.Held)}
 	for _, r := range v.Rejects {
-		all += fmt.Sprintf(" rejects:%s@%s,%t", r.Name, r.Version, r.Alone)
+		all = append(all, fmt.Sprintf("rejects:%s@%s,%t", r.Name, r.Version, r.Alone))
 	}
 	if len(v.Unanswered)+len(v.Missing) > 0 {
-		all += fmt.Sprintf(" unanswered:%v missing:%v", v.Unanswered, v.Missing)
+		all = append(all, fmt.Sprintf("unanswered:%v missing:%v", v.Unanswered, v.Missing))
 	}
-	return all
+	return strings.Join(all, " ")
 }
 
 func (h *harness) shows(want string) {

@@ -78,7 +78,7 @@ func (o *askFlags) changes(w io.Writer, answers []adminclient.Answer[admin.Chang
 		for _, c := range v.Changes {
 			row := []string{c.At.UTC().Format(time.TimeOnly), short(c.TypeURL), o.cut(c.Name, 50), o.cut(dash(c.Old), 20), o.cut(dash(c.New), 20), "-", "-", "-", "-", o.cut(scopeText(c.Scope), 30)}
 			if s := c.Clients; s != nil {
-				row[5], row[6], row[7], row[8] = fmt.Sprint(s.Asking), fmt.Sprint(s.Sent), fmt.Sprint(s.Accepted), fmt.Sprint(s.Rejected)
+				row[5], row[6], row[7], row[8] = strconv.Itoa(s.Asking), strconv.Itoa(s.Sent), strconv.Itoa(s.Accepted), strconv.Itoa(s.Rejected)
 			}
 			rows = append(rows, row)
 		}
@@ -219,10 +219,7 @@ the command shows the names that only one has, or that they have in different ve
 	cmd.Flags().StringVarP(&typeName, "type", "t", "", "only this resource `type`")
 	cli.Complete(cmd, "type", typeCompletions()...)
 	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
-		q := url.Values{"names": {"true"}}
-		if len(args) == 1 {
-			q.Set("node", args[0])
-		}
+		q := url.Values{"names": {"true"}, "node": args}
 		if typeName != "" {
 			q.Set("type", typeName)
 		}

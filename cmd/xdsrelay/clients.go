@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -171,7 +172,7 @@ func (o *askFlags) clientRow(c *connected, typeURL string, now time.Time) []stri
 		dash(o.cut(waits, 30)), elapsed(t.BehindSince, now), o.cut(dash(from.Scope), 30),
 	}
 	if o.wide() {
-		row = append(row, dash(from.Upstream), dash(from.Rule), fmt.Sprint(t.Subscriptions), excerpt.Printable(c.Peer),
+		row = append(row, dash(from.Upstream), dash(from.Rule), strconv.Itoa(t.Subscriptions), excerpt.Printable(c.Peer),
 			dash(excerpt.Printable(cmp.Or(c.SPIFFE, c.Subject))), c.Variant, elapsed(c.Since, now), c.relay)
 	}
 	return row
@@ -252,7 +253,7 @@ func (o *askFlags) rejections(w io.Writer, answers []adminclient.Answer[[]admin.
 				name += "?"
 			}
 			rows = append(rows, []string{
-				short(r.TypeURL), name, o.cut(dash(r.Version), 20), fmt.Sprint(r.Clients), elapsed(r.Since, now),
+				short(r.TypeURL), name, o.cut(dash(r.Version), 20), strconv.Itoa(r.Clients), elapsed(r.Since, now),
 				o.cut(nodes(r.Nodes[:min(3, len(r.Nodes))], r.Clients), 60), o.cut(r.Reason, 100),
 			})
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,9 +47,9 @@ last error. --output json has all that the relay knows.
 					}
 					for _, s := range sessions {
 						rows = append(rows, []string{
-							u.Name, dash(u.State), o.cut(scopeText(s.Scope), 30), dash(s.State), o.cut(dash(s.Endpoint), 30), fmt.Sprint(s.Clients),
+							u.Name, dash(u.State), o.cut(scopeText(s.Scope), 30), dash(s.State), o.cut(dash(s.Endpoint), 30), strconv.Itoa(s.Clients),
 							elapsed(s.LastResponse, now), seconds(u.Answers.Count, u.Answers.P50), seconds(u.Answers.Count, u.Answers.P99),
-							elapsed(u.Unanswered, now), fmt.Sprint(s.Nacks), o.cut(dash(cmp.Or(s.LastError, u.Cause)), 60),
+							elapsed(u.Unanswered, now), strconv.FormatUint(s.Nacks, 10), o.cut(dash(cmp.Or(s.LastError, u.Cause)), 60),
 						})
 					}
 				}
@@ -90,12 +91,12 @@ UNMENTIONED are fields in which nodes of its clients differ and that no rule loo
 				}
 				for _, s := range v.Largest {
 					rows = append(rows, []string{
-						s.Upstream, o.cut(scopeText(s.Scope), 40), dash(s.Rule), fmt.Sprint(s.Clients), o.cut(dash(s.First), 30),
+						s.Upstream, o.cut(scopeText(s.Scope), 40), dash(s.Rule), strconv.Itoa(s.Clients), o.cut(dash(s.First), 30),
 						o.cut(dash(fmt.Sprint(s.Unmentioned)), 40), o.cut(dash(s.Failed), 60),
 					})
 				}
 				for _, s := range v.XDSTP {
-					rows = append(rows, []string{s.Upstream, scopeText(s.Scope), "-", fmt.Sprint(s.Clients), "-", "-", "-"})
+					rows = append(rows, []string{s.Upstream, scopeText(s.Scope), "-", strconv.Itoa(s.Clients), "-", "-", "-"})
 				}
 			}
 			columns(w, rows)
@@ -137,8 +138,8 @@ each by name. --output json shows the payload of a single NAME, except those of 
 			for i := range answers {
 				for _, r := range answers[i].Value {
 					rows = append(rows, []string{
-						short(r.TypeURL), o.cut(r.Name, 60), r.State, o.cut(dash(r.Version), 20), elapsed(r.Updated, now), fmt.Sprint(r.Bytes),
-						fmt.Sprint(r.Watchers), excerpt.Printable(r.Upstream), o.cut(scopeText(r.Scope), 30),
+						short(r.TypeURL), o.cut(r.Name, 60), r.State, o.cut(dash(r.Version), 20), elapsed(r.Updated, now), strconv.Itoa(r.Bytes),
+						strconv.Itoa(r.Watchers), excerpt.Printable(r.Upstream), o.cut(scopeText(r.Scope), 30),
 					})
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,11 +61,11 @@ func checkCommand() *cobra.Command {
 			all, clients, relays := merge(answers)
 			switch {
 			case len(all) > 1:
-				fmt.Fprintf(w, "WRONG: %s And %d more: xdsrelay status.\n", sentence(all[0].Text), len(all)-1)
+				_, _ = fmt.Fprintf(w, "WRONG: %s And %d more: xdsrelay status.\n", sentence(all[0].Text), len(all)-1)
 			case len(all) == 1:
-				fmt.Fprintf(w, "WRONG: %s\n", sentence(all[0].Text))
+				_, _ = fmt.Fprintf(w, "WRONG: %s\n", sentence(all[0].Text))
 			default:
-				fmt.Fprintf(w, "well: %s, %s\n", plural(relays, "relay"), plural(clients, "client"))
+				_, _ = fmt.Fprintf(w, "well: %s, %s\n", plural(relays, "relay"), plural(clients, "client"))
 				return nil
 			}
 			return somethingWrong(len(all))
@@ -122,13 +123,13 @@ const mostProblems = 12
 func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status], now time.Time) error {
 	all, clients, relays := merge(answers)
 	if len(all) == 0 && relays > 0 {
-		fmt.Fprintf(w, "Well: %s, %s.\n\n", plural(relays, "relay"), plural(clients, "client"))
+		_, _ = fmt.Fprintf(w, "Well: %s, %s.\n\n", plural(relays, "relay"), plural(clients, "client"))
 	} else if len(all) > 0 {
-		fmt.Fprintf(w, "WRONG: %s.\n\n", plural(len(all), "thing"))
+		_, _ = fmt.Fprintf(w, "WRONG: %s.\n\n", plural(len(all), "thing"))
 	}
 	for i := range all {
 		if i == mostProblems && !o.wide() {
-			fmt.Fprintf(w, "… and %d more: --output wide shows all.\n", len(all)-i)
+			_, _ = fmt.Fprintf(w, "… and %d more: --output wide shows all.\n", len(all)-i)
 			break
 		}
 		o.problem(w, &all[i], now)
@@ -153,9 +154,9 @@ func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status
 		if !v.About.Ready {
 			ready = "no"
 		}
-		row := []string{answers[i].Address, ready, fmt.Sprint(v.Clients)}
+		row := []string{answers[i].Address, ready, strconv.Itoa(v.Clients)}
 		for _, s := range downstream.States {
-			row = append(row, fmt.Sprint(v.States[string(s)]))
+			row = append(row, strconv.Itoa(v.States[string(s)]))
 		}
 		planes := make([]string, len(v.Upstreams))
 		for i, u := range v.Upstreams {
@@ -168,7 +169,7 @@ func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status
 }
 
 func (o *askFlags) problem(w io.Writer, p *found, now time.Time) {
-	fmt.Fprintf(w, "- %s\n", sentence(o.shorten(p.Text)))
+	_, _ = fmt.Fprintf(w, "- %s\n", sentence(o.shorten(p.Text)))
 	var more []string
 	if p.Clients > 0 {
 		more = append(more, plural(p.Clients, "client")+": "+nodes(p.Nodes, p.Clients))
@@ -180,10 +181,10 @@ func (o *askFlags) problem(w io.Writer, p *found, now time.Time) {
 		more = append(more, "at "+strings.Join(p.relays, ", "))
 	}
 	if len(more) > 0 {
-		fmt.Fprintf(w, "  %s\n", strings.Join(more, "; "))
+		_, _ = fmt.Fprintf(w, "  %s\n", strings.Join(more, "; "))
 	}
 	if p.Next != "" {
-		fmt.Fprintf(w, "  next: %s\n", excerpt.Printable(p.Next))
+		_, _ = fmt.Fprintf(w, "  next: %s\n", excerpt.Printable(p.Next))
 	}
 }
 

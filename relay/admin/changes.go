@@ -82,7 +82,7 @@ func (p *Pages) changes(w http.ResponseWriter, q query) error {
 		return err
 	}
 	v := p.State.Changes(time.Now().Add(-since), diff)
-	v.Changes = slices.DeleteFunc(v.Changes, func(c Change) bool { return q.Has("type") && c.TypeURL != q.typeURL("type") })
+	v.Changes = slices.DeleteFunc(v.Changes, func(c Change) bool { return q.Has("type") && c.TypeURL != q.typeURL() })
 	slices.SortStableFunc(v.Changes, func(a, b Change) int { return b.At.Compare(a.At) })
 	if len(v.Changes) > maxChanges {
 		v.From = v.Changes[maxChanges-1].At
@@ -134,7 +134,7 @@ type Reach struct {
 
 // reach counts the clients by what they have of a name.
 func (p *Pages) reach(w http.ResponseWriter, q query) error {
-	typeURL, name := q.typeURL("type"), q.Get("name")
+	typeURL, name := q.typeURL(), q.Get("name")
 	if typeURL == "" || name == "" {
 		return Wrong("type and name are required")
 	}

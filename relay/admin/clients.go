@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -38,9 +39,21 @@ func (p *Pages) clients(w http.ResponseWriter, q query) error {
 	if state != "" && state != stale && !slices.Contains(downstream.States, state) {
 		return Wrong("state: expected stale or one of %v", downstream.States)
 	}
-	found := slices.DeleteFunc(p.State.Clients(q.Get("node"), names), func(s downstream.Status) bool {
-		return s.ID <= after || !matches(&s, q.typeURL("type"), state)
+	nodes := slices.Compact(slices.Sorted(slices.Values(q.Values["node"])))
+	switch {
+	case len(nodes) == 0 && all: // of a large fleet they would take all memory
+		return Wrong("names: only with node, which may be given several times")
+	case len(nodes) == 0:
+		nodes = []string{""}
+	}
+	var found []downstream.Status
+	for _, node := range nodes {
+		found = append(found, p.State.Clients(node, names)...)
+	}
+	found = slices.DeleteFunc(found, func(s downstream.Status) bool {
+		return s.ID <= after || !matches(&s, q.typeURL(), state)
 	})
+	slices.SortFunc(found, func(a, b downstream.Status) int { return cmp.Compare(a.ID, b.ID) })
 	if limit > 0 && uint64(len(found)) > limit {
 		found = found[:limit]
 		q.Set("after", strconv.FormatUint(found[limit-1].ID, 10))

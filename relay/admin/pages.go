@@ -81,7 +81,7 @@ func (p *Pages) upstreams(w http.ResponseWriter, _ query) error {
 }
 
 func (p *Pages) scopes(w http.ResponseWriter, q query) error {
-	ok(w, p.State.Scopes(ScopeFilter{TypeURL: q.typeURL("type"), Rule: q.Get("rule"), Scope: q.Get("scope")}))
+	ok(w, p.State.Scopes(ScopeFilter{TypeURL: q.typeURL(), Rule: q.Get("rule"), Scope: q.Get("scope")}))
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (p *Pages) scopes(w http.ResponseWriter, q query) error {
 // one name or payload=true is asked for. It writes one element at a time.
 func (p *Pages) resources(w http.ResponseWriter, q query) (err error) {
 	name := q.Get("name")
-	f := ResourceFilter{TypeURL: q.typeURL("type"), Payloads: name != ""}
+	f := ResourceFilter{TypeURL: q.typeURL(), Payloads: name != ""}
 	if q.Has("payload") {
 		if f.Payloads, err = q.flag("payload"); err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 // state is a relay with one client.
 type state struct{ admin.Commands }
 
-func (state) Clients(node string, names delivery.Wanted) []downstream.Status {
+func (state) Clients(node string, _ delivery.Wanted) []downstream.Status {
 	all := []downstream.Status{{ID: 1, Node: "n"}, {ID: 2, Node: "m", Types: map[string]downstream.TypeView{"t": {State: downstream.Behind}, "u": {State: downstream.Current}}}}
 	return slices.DeleteFunc(all, func(s downstream.Status) bool { return node != "" && s.Node != node })
 }
@@ -52,6 +52,8 @@ func TestPages(t *testing.T) {
 		{"/clients", 200, `"node": "m"`},
 		{"/clients?node=n", 200, `"node": "n"`},
 		{"/clients?nod=n", 400, `there is no parameter \"nod\": this page has node, state,`},
+		{"/clients?node=m&node=n", 200, `"node": "m"`},
+		{"/clients?names=true", 400, "names: only with node"},
 		{"/clients?state=stale", 200, `"state": "behind"`},
 		{"/clients?state=rejecting", 200, "[]"},
 		{"/clients?state=bad", 400, "expected stale or one of [current behind rejecting waiting]"},

@@ -47,9 +47,9 @@ func parse(raw string, known []string) (query, error) {
 	return query{values}, nil
 }
 
-// typeURL is a type by its URL, or by its short name.
-func (q query) typeURL(name string) string {
-	typeURL := q.Get(name)
+// typeURL is the type that is asked for by its URL, or by its short name.
+func (q query) typeURL() string {
+	typeURL := q.Get("type")
 	if full, short := keyer.TypeURL(typeURL); short {
 		return full
 	}

@@ -31,7 +31,7 @@ func (p *Pages) rejections(w http.ResponseWriter, q query) error {
 	found := make(map[key]*Rejection)
 	for _, c := range p.State.Clients(q.Get("node"), nil) {
 		for url, t := range c.Types {
-			if t.LastNack == nil || t.State != "rejecting" || q.Has("type") && url != q.typeURL("type") {
+			if t.LastNack == nil || t.State != "rejecting" || q.Has("type") && url != q.typeURL() {
 				continue
 			}
 			r := Rejection{TypeURL: url, Reason: t.LastNack.Message, Since: t.LastNack.At, Nodes: []string{}}

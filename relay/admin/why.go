@@ -27,7 +27,7 @@ type Why struct {
 
 // why looks at each stream of a node that asks for a type.
 func (p *Pages) why(w http.ResponseWriter, q query) error {
-	node, typeURL, name := q.Get("node"), q.typeURL("type"), q.Get("name")
+	node, typeURL, name := q.Get("node"), q.typeURL(), q.Get("name")
 	if node == "" || typeURL == "" || name == "" {
 		return Wrong("node, type and name are required")
 	}
