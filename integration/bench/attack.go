@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,6 +113,8 @@ func (x *attacked) measure(ctx context.Context, d *deployment) (report.Values, e
 	switch {
 	case x.attack.REST:
 		at = d.server.REST
+	case x.attack.Admin:
+		at = cmp.Or(d.server.Admin, at)
 	case x.attack.TLS:
 		at = d.server.Mutual
 	}

@@ -158,11 +158,16 @@ var ErrEnded = errors.New("the server ended the stream")
 
 // Open opens a stream of an incremental client, with some headers more.
 func (w *Wire) Open(more ...hpack.HeaderField) (stream uint32, err error) {
+	return w.OpenOf(deltaMethod, more...)
+}
+
+// OpenOf opens a stream of a method, with some headers more.
+func (w *Wire) OpenOf(method string, more ...hpack.HeaderField) (stream uint32, err error) {
 	w.headers.Reset()
 	for _, f := range append([]hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
 		{Name: ":scheme", Value: "http"},
-		{Name: ":path", Value: deltaMethod},
+		{Name: ":path", Value: method},
 		{Name: ":authority", Value: "xds"},
 		{Name: "content-type", Value: "application/grpc"},
 		{Name: "te", Value: "trailers"},

@@ -24,6 +24,7 @@ type Attack struct {
 	Name  string
 	Title string
 	REST  bool // it is against a server of polls
+	Admin bool // it is against the port for operators, where there is one
 	TLS   bool // it is against a server with mutual TLS, whose address is that of server.Process.Mutual
 	// run goes on until ctx ends. size is how much of it there is to be: 1 in full. It calls ready
 	// once, when what it does is under way.
@@ -49,6 +50,10 @@ func All() []Attack {
 		{Name: "resets", Title: "streams that are reset at once", run: flood((*frames.Wire).Reset)},
 		{Name: "empty", Title: "empty frames", run: onStream(func(w *frames.Wire, stream uint32) error { return w.Framer.WriteData(stream, false, nil) })},
 		{Name: "headers", Title: "headers of 1 MiB", run: flood(largeHeaders)},
+		{Name: "health", Title: "10,000 streams that watch health", run: onMethod("/grpc.health.v1.Health/Watch", 100, 100, healthCheck)},
+		{Name: "loads", Title: "1,000 streams that report loads of invented clusters", run: onMethod("/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats", 20, 50, loadReport)},
+		{Name: "unacknowledged", Title: "1,000 streams that read and acknowledge nothing", run: onMethod(deltaMethod, 20, 50, subscription)},
+		{Name: "admin", Title: "1,000 connections to the admin port that read nothing", Admin: true, run: adminReaders},
 	}
 }
 
@@ -321,6 +326,92 @@ func onStream(one func(*frames.Wire, uint32) error) func(context.Context, dialer
 			return err
 		}))
 	}
+}
+
+// deltaMethod is that of incremental clients of all types.
+const deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+
+// onMethod sends messages on streams of a method: first one on each stream of each connection, then one after the other on those that
+// the server has not ended. It is none for a stream that is to send no more.
+func onMethod(method string, connections, streams int, message func(of, n int) []byte) func(context.Context, dialer, float64, func()) {
+	return func(ctx context.Context, to dialer, size float64, ready func()) {
+		parallel(ctx, of(size, connections), func(ctx context.Context, i int) error {
+			return to.connected(func(ctx context.Context, w *frames.Wire) error {
+				var open []uint32
+				for k := range streams {
+					stream, err := w.OpenOf(method)
+					if err != nil {
+						return err
+					}
+					if err := w.Send(ctx, stream, message(i*streams+k, 0)); err == nil {
+						open = append(open, stream)
+					} else if !errors.Is(err, frames.ErrEnded) {
+						return err
+					}
+				}
+				ready()
+				for n := 1; len(open) > 0; n++ {
+					next := message(i, n)
+					if next == nil {
+						return w.Rest(ctx)
+					}
+					if err := w.Send(ctx, open[n%len(open)], next); err != nil {
+						return err
+					}
+				}
+				return w.Rest(ctx)
+			})(ctx)
+		})
+	}
+}
+
+// healthCheck asks for the health of a service that there is not.
+func healthCheck(of, n int) []byte {
+	if n > 0 {
+		return nil
+	}
+	return frames.Message(field(nil, 1, fmt.Sprint(strings.Repeat("x", 900), of)))
+}
+
+// loadReport reports on a thousand clusters that there are not.
+func loadReport(of, n int) []byte {
+	var b []byte
+	if n == 0 {
+		b = field(b, 1, node(fmt.Sprint("reporter-", of)))
+	}
+	for k := range 1000 {
+		b = field(b, 2, field(nil, 1, fmt.Sprintf("invented-%d-%d-%d", of, n, k)))
+	}
+	return frames.Message(b)
+}
+
+// subscription subscribes to all that others have, once.
+func subscription(of, n int) []byte {
+	if n > 0 {
+		return nil
+	}
+	r := request{node: member(fmt.Sprint("silent-", of)), typeURL: clusterType, subscribe: []string{"*"}}
+	return r.encode()
+}
+
+// adminReaders ask for all that clients have, and read nothing of it.
+func adminReaders(ctx context.Context, to dialer, size float64, ready func()) {
+	const total = 1000
+	parallel(ctx, of(size, total), func(ctx context.Context, _ int) error {
+		conn, err := to(ctx)
+		if err != nil {
+			return err
+		}
+		ready()
+		defer func() { _ = conn.Close() }()
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		defer stop()
+		for {
+			if _, err := io.WriteString(conn, "GET /clients?names=true HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+				return err
+			}
+		}
+	})
 }
 
 // largeHeaders opens a stream with headers that nobody can compress.
