@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
+	"strings"
 	"sync"
 	"time"
 )
@@ -41,10 +43,17 @@ func newAdminServer(pages http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// inTime bounds how long clients take to send their requests, and to read the answers.
+// inTime bounds how long clients take to send their requests, and to read the answers. Half of the processors work on pages
+// at a time: the rest is for clients.
 func inTime(next http.Handler) http.Handler {
+	turns := make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		a := adminAnswer{w, http.NewResponseController(w)}
+		a := adminAnswer{ResponseWriter: w, conn: http.NewResponseController(w)}
+		if !isProbe(req) && !waits(req) {
+			a.turns = turns
+			a.turns <- struct{}{}
+			defer func() { <-a.turns }()
+		}
 		if req.ContentLength != 0 { // http.Server.ReadTimeout would end the context of a request without a body, too
 			_ = a.conn.SetReadDeadline(time.Now().Add(adminBodyTime)) // a connection that is gone fails later
 		}
@@ -57,7 +66,13 @@ func inTime(next http.Handler) http.Handler {
 type adminAnswer struct {
 	http.ResponseWriter
 
-	conn *http.ResponseController
+	conn  *http.ResponseController
+	turns chan struct{} // has the answer's turn, unless it waits for the client; nil: it has none
+}
+
+// waits reports whether a request is answered over time: a profile, a check, of which there is one, or a stream of gRPC.
+func waits(req *http.Request) bool {
+	return req.URL.Path == "/check" || strings.HasPrefix(req.URL.Path, "/debug/pprof/") || strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc")
 }
 
 func (a adminAnswer) more() { _ = a.conn.SetWriteDeadline(time.Now().Add(adminWriteTime)) }
@@ -66,7 +81,13 @@ func (a adminAnswer) more() { _ = a.conn.SetWriteDeadline(time.Now().Add(adminWr
 func (a adminAnswer) Write(b []byte) (n int, err error) {
 	for {
 		a.more()
+		if a.turns != nil {
+			<-a.turns
+		}
 		done, err := a.ResponseWriter.Write(b[:min(len(b), adminPiece)])
+		if a.turns != nil {
+			a.turns <- struct{}{}
+		}
 		n, b = n+done, b[done:]
 		if err != nil || len(b) == 0 {
 			return n, err

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -192,13 +193,13 @@ func TestAdminLongAnswers(t *testing.T) {
 func TestAdminConnections_LIM1(t *testing.T) {
 	var release chan struct{}
 	adminBubble(t, func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Path == "/slow" {
+		if req.URL.Path == "/check" {
 			<-release
 		}
 		_, _ = io.WriteString(w, "page")
 	}, func(b *adminBed) {
 		release = make(chan struct{}) // in the bubble
-		busy := b.says("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+		busy := b.says("GET /check HTTP/1.1\r\nHost: a\r\n\r\n")
 		var silent []net.Conn
 		for range adminConnections - 1 {
 			silent = append(silent, b.says(""))
@@ -281,6 +282,42 @@ func TestAdminChecks_LIM1(t *testing.T) {
 		synctest.Wait()
 		if !ended {
 			t.Error("the second check does not come")
+		}
+	})
+}
+
+// Half of the processors work on pages at a time. Clients that do not read their answers, and probes, are beside that.
+func TestAdminTurns_LIM1(t *testing.T) {
+	var release chan struct{}
+	working := make(chan struct{}, 64)
+	adminBubble(t, func(w http.ResponseWriter, req *http.Request) {
+		switch req.URL.Path {
+		case "/unread":
+			_, _ = w.Write(make([]byte, 1<<20))
+			return
+		case "/page":
+			working <- struct{}{}
+			<-release
+			<-working
+		}
+		_, _ = io.WriteString(w, "page")
+	}, func(b *adminBed) {
+		release = make(chan struct{}) // in the bubble
+		b.says("GET /unread HTTP/1.1\r\nHost: a\r\n\r\n")
+		conns := []net.Conn{b.says("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")}
+		turns := max(1, runtime.GOMAXPROCS(0)/2)
+		for range 3 * turns {
+			conns = append(conns, b.says("GET /page HTTP/1.1\r\nHost: a\r\n\r\n"))
+		}
+		if n := len(working); n != turns {
+			b.Errorf("LIM-1: %d pages are worked on, want %d", n, turns)
+		}
+		close(release)
+		for i, conn := range conns {
+			answer := make([]byte, 64)
+			if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "HTTP/1.1 200") {
+				b.Errorf("the client %d gets %q, %v", i, answer[:n], err)
+			}
 		}
 	})
 }
