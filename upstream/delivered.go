@@ -209,6 +209,12 @@ func (d *delivered) unanswered(q *query) (other bool) {
 	return other
 }
 
+// ignored reports whether no server answered for the type of a query when it was asked for last.
+func (d *delivered) ignored(q *query) bool {
+	t := d.types[deliveredKey{q.stream, q.typeURL}]
+	return t != nil && t.ignored
+}
+
 // has reports whether a sorted list has a name.
 func has(sorted []string, name string) bool {
 	_, found := slices.BinarySearch(sorted, name)

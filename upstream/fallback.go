@@ -197,18 +197,25 @@ func (r *remote) distrustVersions() {
 	}
 }
 
-// wanted is what other replicas are asked: something that was delivered, or else what a link
-// began with. It is nil if nothing is asked for.
+// wanted is what other replicas are asked: something that was delivered. Where nothing was, or no server answers for that,
+// each turn it is what another link began with. It is nil if nothing is asked for.
 func (r *remote) wanted() *query {
-	if q := r.client.sent().query(); q != nil {
+	d := r.client.sent()
+	q := d.query()
+	if q != nil && !d.ignored(q) {
 		return q
 	}
+	var all []*query
 	for _, l := range r.lines {
-		if q := r.client.opening(l); q != nil {
-			return q
+		if o := r.client.opening(l); o != nil {
+			all = append(all, o)
 		}
 	}
-	return nil
+	if len(all) == 0 {
+		return q
+	}
+	r.turn++
+	return all[r.turn%len(all)]
 }
 
 // well reports whether a replica that is better than the session's own answers a query, on a stream of its own that

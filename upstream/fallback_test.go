@@ -926,3 +926,33 @@ func TestLostInAProbe_SUR2_LOC6(t *testing.T) {
 		})
 	})
 }
+
+// A session of which the only thing that was delivered is lost asks the better endpoint for what it began with.
+func TestOnlyLostInAProbe_SUR2_LOC6(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		b := n.serve("b")
+		cfg := n.config("a", "b")
+		cfg.Keepalive.Response = 0
+		s := run(t, newUpstream(t, cfg), newStore(sub(clusters, "c"), sub(endpoints, "e")), nil)
+		ss := b.accept()
+		for range 2 {
+			ss.next()
+		}
+		ss.respond(endpoints, "1", "e")
+		ss.answer()
+		a := n.serve("a")
+		lost := a.accept().next()
+		b.accept() // which does not answer for that either
+		probe := a.accept()
+		if got := probe.next(); lost.GetTypeUrl() != endpoints || got.GetTypeUrl() != clusters {
+			t.Errorf("asked for is %s, and then %s", lost.GetTypeUrl(), got.GetTypeUrl())
+		}
+		probe.respond(clusters, "1", "c")
+		a.accept()
+		synctest.Wait()
+		if st := s.Status(); st.Endpoint != "passthrough:///a" {
+			t.Errorf("it has not returned: %+v", st)
+		}
+	})
+}

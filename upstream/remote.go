@@ -27,6 +27,7 @@ type remote struct {
 	lines    []*line         // of the streams that are wanted, or still there
 	failback *failback
 	unable   time.Time // when the client had nothing to ask for last
+	turn     int       // of the links whose first requests other replicas are asked: see wanted
 	anew     bool      // the links began anew because Upstream.reuses was set
 }
 
