@@ -70,9 +70,9 @@ type adminAnswer struct {
 	turns chan struct{} // has the answer's turn, unless it waits for the client; nil: it has none
 }
 
-// waits reports whether a request is answered over time: a profile, a check, of which there is one, or a stream of gRPC.
+// waits reports whether a request is answered over time: a profile, events, a check, of which there is one, or a stream of gRPC.
 func waits(req *http.Request) bool {
-	return req.URL.Path == "/check" || strings.HasPrefix(req.URL.Path, "/debug/pprof/") || strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc")
+	return req.URL.Path == "/check" || req.URL.Path == "/events" || strings.HasPrefix(req.URL.Path, "/debug/pprof/") || strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc")
 }
 
 func (a adminAnswer) more() { _ = a.conn.SetWriteDeadline(time.Now().Add(adminWriteTime)) }

@@ -295,6 +295,8 @@ func TestAdminTurns_LIM1(t *testing.T) {
 		case "/unread":
 			_, _ = w.Write(make([]byte, 1<<20))
 			return
+		case "/events", "/check", "/debug/pprof/profile":
+			<-release
 		case "/page":
 			working <- struct{}{}
 			<-release
@@ -305,6 +307,9 @@ func TestAdminTurns_LIM1(t *testing.T) {
 		release = make(chan struct{}) // in the bubble
 		b.says("GET /unread HTTP/1.1\r\nHost: a\r\n\r\n")
 		conns := []net.Conn{b.says("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")}
+		for _, path := range []string{"/events", "/check", "/debug/pprof/profile"} { // they wait for something, and have no turn
+			conns = append(conns, b.says("GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"))
+		}
 		turns := max(1, runtime.GOMAXPROCS(0)/2)
 		for range 3 * turns {
 			conns = append(conns, b.says("GET /page HTTP/1.1\r\nHost: a\r\n\r\n"))
