@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +26,7 @@ func upstreamsCommand() *cobra.Command {
 		Long: `Show a line for each scope of each control plane: whether the control plane can be reached, when
 it answered last, how long half of its answers and the slowest hundredth took (requests that
 presented no version, within ten minutes), since when it owes an answer, its NACKs, and the
-last error. --output json has all that the relay knows.
+last error, or the types that it leaves unanswered or refuses. --output json has all that the relay knows.
 
 ` + exitCodes("a relay refused or failed"),
 		Example: `  xdsrelay upstreams
@@ -49,7 +52,7 @@ last error. --output json has all that the relay knows.
 						rows = append(rows, []string{
 							u.Name, dash(u.State), o.cut(scopeText(s.Scope), 30), dash(s.State), o.cut(dash(s.Endpoint), 30), strconv.Itoa(s.Clients),
 							elapsed(s.LastResponse, now), seconds(u.Answers.Count, u.Answers.P50), seconds(u.Answers.Count, u.Answers.P99),
-							elapsed(u.Unanswered, now), strconv.FormatUint(s.Nacks, 10), o.cut(dash(cmp.Or(s.LastError, u.Cause)), 60),
+							elapsed(u.Unanswered, now), strconv.FormatUint(s.Nacks, 10), o.cut(dash(cmp.Or(s.LastError, u.Cause, unserved(&s))), 60),
 						})
 					}
 				}
@@ -59,6 +62,21 @@ last error. --output json has all that the relay knows.
 		})
 	})
 	return cmd
+}
+
+// unserved says which types a control plane leaves unanswered, or ends streams for.
+func unserved(s *admin.Session) string {
+	var all []string
+	for _, typeURL := range s.Unanswered {
+		all = append(all, short(typeURL)+" never answered")
+	}
+	for _, typeURL := range s.Unavailable {
+		all = append(all, short(typeURL)+" has no service")
+	}
+	for _, typeURL := range slices.Sorted(maps.Keys(s.Refused)) {
+		all = append(all, short(typeURL)+" refused: "+s.Refused[typeURL])
+	}
+	return strings.Join(all, "; ")
 }
 
 // seconds shows a time of some answers; "-" if there was none.
