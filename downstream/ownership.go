@@ -3,7 +3,7 @@ package downstream
 import "sync/atomic"
 
 // ownership decides which goroutine may use a stream's state: the handler, which reads and
-// carries out requests, or a sender. It is a slot and no mutex, since the owner may wait for the
+// carries out requests, a sender, or a question of an operator (inspect). It is a slot and no mutex, since the owner may wait for the
 // client to read. Only the handler waits for the slot, and give hands it over: a sender with more
 // to send would mostly take the slot again before the handler has awoken.
 type ownership struct {

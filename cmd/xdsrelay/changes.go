@@ -169,11 +169,11 @@ func (w *waiting) look(answers []adminclient.Answer[admin.Reach]) (done bool) {
 	for i := range answers {
 		v := &answers[i].Value
 		asking, rejected = asking+v.Asking, rejected+v.Rejected
-		want := w.version
-		if want == "" {
-			want = v.Version
+		if w.version != "" {
+			has += v.Holding[w.version]
+		} else {
+			has += v.Accepted // of whichever version there is in a client's scope
 		}
-		has += v.Holding[want]
 		lack = append(lack, v.Others...)
 		for version, n := range v.Holding {
 			seen[version] += n
