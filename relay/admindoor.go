@@ -21,7 +21,7 @@ var adminHeaders = map[string]string{
 }
 
 // door lets requests to the admin port through that name one of its own hosts, and that no page of another site sends (ACC-7):
-// some pages take work, such as /check.
+// some pages take work, such as /check. Commands refuse such pages by themselves, with a line of their own.
 // A browser names the host of the page that sends a request. Without the check a page whose
 // name its owner points at the relay's address could read all that the admin port shows.
 func (a adminPort) door(next http.Handler) http.Handler {
@@ -29,7 +29,7 @@ func (a adminPort) door(next http.Handler) http.Handler {
 		for name, value := range adminHeaders {
 			w.Header().Set(name, value)
 		}
-		if site := req.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && !isProbe(req) {
+		if site := req.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && !isProbe(req) && admin.LooksOnly(req) {
 			a.relay.door.AdminRefused(req, "", door.OtherSite)
 			admin.Text(w, http.StatusForbidden, "a page of another site asks: open the admin port's pages from the address bar\n")
 			return
