@@ -107,7 +107,7 @@ var faults = map[string]fault{
 		configure: func(s *site) { s.secure() },
 		do: func(s *site) {
 			get := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-			if r, err := get.Get("http://" + s.addr); err == nil { //nolint:noctx // it has no TLS, and is refused
+			if r, err := get.Get("http://" + s.addr); err == nil {
 				_ = r.Body.Close()
 			}
 		},
@@ -342,7 +342,7 @@ func startPrometheus(t *testing.T, binary, ruleText string, relays map[string]st
 	})
 	p := &prometheus{t: t, url: "http://" + listen, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	p.until("Prometheus to be ready", func() bool {
-		r, err := p.http.Get(p.url + "/-/ready") //nolint:noctx // the process ends with the test
+		r, err := p.http.Get(p.url + "/-/ready")
 		if err != nil {
 			return false
 		}
@@ -363,16 +363,18 @@ func (p *prometheus) until(what string, cond func() bool) {
 // query gives the labels of what an expression finds now.
 func (p *prometheus) query(expr string) (found []map[string]string) {
 	p.t.Helper()
-	r, err := p.http.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(expr)) //nolint:noctx // the process ends with the test
+	r, err := p.http.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(expr))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer func() { _ = r.Body.Close() }()
 	var answer struct {
-		Status string
+		Status string `json:"status"`
 		Data   struct {
-			Result []struct{ Metric map[string]string }
-		}
+			Result []struct {
+				Metric map[string]string `json:"metric"`
+			} `json:"result"`
+		} `json:"data"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil || answer.Status != "success" {
 		p.t.Fatalf("%s: %v, %+v", expr, err, answer)
