@@ -130,17 +130,21 @@ func (l *line) askLater() {
 }
 
 // unanswered takes a query that no server answered. It is shown. It may be about something that is lost without
-// a word, so it counts against none. A server that is alone and answers nothing else is left for a moment: a fresh
-// connection may lead to another process.
+// a word, so it counts against none, and they are asked for something else. A server that is alone and answers nothing
+// else is left for a moment: a fresh connection may lead to another process.
 func (r *remote) unanswered(l *line, x *replica, since time.Time, q *query) {
 	now, d := time.Now(), r.client.sent()
 	other := d.unanswered(q)
 	l.askLater()
-	if len(r.failback.order) > 1 || !x.answers.maySilence(now) {
+	alone := len(r.failback.order) == 1
+	if alone && !x.answers.maySilence(now) {
 		return
 	}
 	if other && x.answers.begin(r, now, false) {
 		r.ask(l, x, since, d.query(), attempt{here: true, quiet: true})
+		return
+	}
+	if !alone {
 		return
 	}
 	r.up.silent(x, since, r.report.obs)

@@ -884,6 +884,47 @@ func TestAnswersSomethingElse_SUR2(t *testing.T) {
 	})
 }
 
+// A server that falls mute is left although what it is asked for first is lost at the next endpoint too: both are asked for
+// something else at once.
+func TestLostAtBoth_SUR2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		a, b := n.serve("a"), n.serve("b")
+		cfg := n.config("a", "b")
+		cfg.Keepalive.Response = 0
+		obs := &recorder{}
+		s := run(t, newUpstream(t, cfg), newStore(sub(clusters, "*"), sub(endpoints, "e")), obs)
+		ss := a.accept()
+		for range 2 {
+			ss.next()
+		}
+		ss.respond(clusters, "1", "c")
+		ss.respond(endpoints, "1", "e")
+		for range 2 {
+			ss.answer()
+		}
+		begun := time.Now()
+		lost := a.accept().next()
+		b.accept().next() // it says nothing either
+		if known := a.accept().next(); known.GetTypeUrl() == lost.GetTypeUrl() {
+			t.Errorf("%s is asked for again, which none answers", known.GetTypeUrl())
+		}
+		asked := b.accept()
+		known := asked.next()
+		asked.respond(known.GetTypeUrl(), "1", known.GetResourceNamesSubscribe()...)
+		b.accept()
+		synctest.Wait()
+		if st, took := s.Status(), time.Since(begun); st.Endpoint != "passthrough:///b" || took > quietTime+4*DefaultResponseTimeout {
+			t.Errorf("after %v: %+v", took, st)
+		}
+		obs.locked(func() {
+			if len(obs.silent) != 1 {
+				t.Errorf("silent %v", obs.silent)
+			}
+		})
+	})
+}
+
 // A better endpoint that says nothing to a query is not silent if the session's own says nothing to it either: what it asks
 // for may be lost. It is asked for something else next, and returned to.
 func TestLostInAProbe_SUR2_LOC6(t *testing.T) {
