@@ -24,8 +24,9 @@ func warnings(detail *rpcstatus.Status) bool {
 		return false
 	}
 	var list []struct {
-		Key, Warn *string
-		Error     any
+		Key   *string `json:"key"`
+		Warn  *string `json:"warn"`
+		Error any     `json:"error"`
 	}
 	if json.Unmarshal([]byte(message), &list) != nil {
 		return false

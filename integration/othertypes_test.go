@@ -47,6 +47,7 @@ func TestFilterChains_ADS6(t *testing.T) {
 // testPasses checks that a client gets two resources as they are: direct and through the relay, in each form to and from
 // it. An incremental client subscribes to the names if glob is empty.
 func testPasses(t *testing.T, typeURL, glob string, resource func(name string) *anypb.Any) {
+	t.Helper()
 	names := []string{"shop/a", "shop/b"}
 	subscribed := names
 	if glob != "" {

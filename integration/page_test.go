@@ -40,27 +40,29 @@ func startBrowser(t *testing.T, address, screenshots string) *browser {
 	cmd := exec.CommandContext(t.Context(), "node", "look.mjs", address, chromium, screenshots)
 	cmd.Dir, cmd.Stderr = filepath.Join("testdata", "page"), os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err == nil {
-		var in io.WriteCloser
-		if in, err = cmd.StdinPipe(); err == nil {
-			err = cmd.Start()
-			t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
-			lines := bufio.NewScanner(out)
-			lines.Buffer(nil, 1<<20)
-			return &browser{t: t, out: lines, in: in}
-		}
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal(err)
-	return nil
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() }) // it ends with its input
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	return &browser{t: t, out: lines, in: in}
 }
 
 // step reads what the browser found in a step.
 func (b *browser) step(name string, into any) {
 	b.t.Helper()
 	var line struct {
-		Step       string
-		Value      json.RawMessage
-		Complaints []string
+		Step       string          `json:"step"`
+		Value      json.RawMessage `json:"value"`
+		Complaints []string        `json:"complaints"`
 	}
 	if !b.out.Scan() {
 		b.t.Fatalf("the browser ended before %q: %v", name, b.out.Err())

@@ -25,13 +25,13 @@ type Upstream struct {
 
 	*roster
 
-	panics   *contain.Panics // nil: none is caught
-	causes   *causes
-	replicas *replicas
-	entrance *entrance
-	answered *lru.Cache[string, struct{}] // types, of any scope
-	lists    *lists
-	wildcards
+	panics    *contain.Panics // nil: none is caught
+	causes    *causes
+	replicas  *replicas
+	entrance  *entrance
+	answered  *lru.Cache[string, struct{}] // types, of any scope
+	lists     *lists
+	wildcards wildcards
 
 	reuses atomic.Bool // the control plane uses versions for several contents: none are presented
 }

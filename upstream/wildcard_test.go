@@ -109,6 +109,7 @@ func TestSUB14Explicit(t *testing.T) {
 	type begin func(form WildcardForm, subs ...wire.Subscription) (*running, func() *serverStream)
 	for name, play := range map[string]func(t *testing.T, run begin){
 		"SUB-14 a server that answers the explicit form only": func(t *testing.T, run begin) {
+			t.Helper()
 			r, accept := run(WildcardAuto, sub(clusters, "*"))
 			ss := accept()
 			ss.asked(explicitAfter-1, "cluster nothing")
@@ -127,6 +128,7 @@ func TestSUB14Explicit(t *testing.T) {
 			ss.asked(2*explicitAfter, "cluster nothing", "cluster *")
 		},
 		"SUB-14 a server that answers the legacy form of another type, and has nothing of this one": func(t *testing.T, run begin) {
+			t.Helper()
 			r, accept := run(WildcardAuto, sub(clusters, "*"), sub(listeners, "*"))
 			ss := accept()
 			ss.asked(time.Second, "cluster nothing", "listener nothing")
@@ -147,6 +149,7 @@ func TestSUB14Explicit(t *testing.T) {
 			ss.asked(time.Minute)
 		},
 		"SUB-14 a wildcard that is let go before": func(t *testing.T, run begin) {
+			t.Helper()
 			r, accept := run(WildcardAuto, sub(clusters, "*"), sub(endpoints, "e"))
 			ss := accept()
 			ss.asked(time.Second, "cluster nothing", "clusterloadassignment e")

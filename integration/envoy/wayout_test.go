@@ -180,7 +180,7 @@ func (w *world) served(fleet []*envoyproc.Envoy, backends ...string) {
 
 func readPage(t *testing.T, url string) string {
 	t.Helper()
-	resp, err := http.Get(url) //nolint:noctx // of a relay of the test
+	resp, err := http.Get(url)
 	if err != nil {
 		t.Error(err)
 		return ""

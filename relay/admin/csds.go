@@ -107,7 +107,7 @@ func (c *clientStatus) FetchClientStatus(ctx context.Context, req *statusv3.Clie
 			}
 		}
 	}
-	slices.SortFunc(resp.Config, func(a, b *statusv3.ClientConfig) int {
+	slices.SortFunc(resp.GetConfig(), func(a, b *statusv3.ClientConfig) int {
 		return cmp.Or(cmp.Compare(a.GetNode().GetId(), b.GetNode().GetId()), cmp.Compare(a.GetClientScope(), b.GetClientScope()))
 	})
 	return resp, nil
@@ -122,7 +122,7 @@ func clientConfig(s *downstream.Status) *statusv3.ClientConfig {
 			config.GenericXdsConfigs = append(config.GenericXdsConfigs, xdsConfig(url, &t, &t.Names[i], state))
 		}
 	}
-	slices.SortFunc(config.GenericXdsConfigs, func(a, b *statusv3.ClientConfig_GenericXdsConfig) int {
+	slices.SortFunc(config.GetGenericXdsConfigs(), func(a, b *statusv3.ClientConfig_GenericXdsConfig) int {
 		return cmp.Or(cmp.Compare(a.GetTypeUrl(), b.GetTypeUrl()), cmp.Compare(a.GetName(), b.GetName()))
 	})
 	return config
@@ -187,9 +187,9 @@ var (
 )
 
 // nodeMatcher gives what one of several matchers matches, of the ids of nodes. Without a matcher it is everything.
-func nodeMatcher(matchers []*matcherv3.NodeMatcher) (matches func(id string) bool, err error) {
-	var any []func(string) bool
-	for _, m := range matchers {
+func nodeMatcher(of []*matcherv3.NodeMatcher) (matches func(id string) bool, err error) {
+	var matchers []func(string) bool
+	for _, m := range of {
 		switch {
 		case len(m.GetNodeMetadatas()) > 0:
 			return nil, errNodeMetadata
@@ -200,10 +200,10 @@ func nodeMatcher(matchers []*matcherv3.NodeMatcher) (matches func(id string) boo
 		if err != nil {
 			return nil, err
 		}
-		any = append(any, one)
+		matchers = append(matchers, one)
 	}
 	return func(id string) bool {
-		return len(any) == 0 || slices.ContainsFunc(any, func(one func(string) bool) bool { return one(id) })
+		return len(matchers) == 0 || slices.ContainsFunc(matchers, func(one func(string) bool) bool { return one(id) })
 	}, nil
 }
 

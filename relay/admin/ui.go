@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"encoding/json"
@@ -115,7 +116,7 @@ func (e *events) serve(ctx context.Context, w http.ResponseWriter) {
 		switch {
 		case err != nil:
 			return // what was sent cannot be taken back
-		case string(now) != string(last):
+		case !bytes.Equal(now, last):
 			text = "data: " + string(now) + "\n\n"
 		case time.Since(said) >= eventsIdle:
 			text = ": nothing new\n\n"
