@@ -15,7 +15,7 @@ var states = []upstream.State{upstream.StateIdle, upstream.StateWaiting, upstrea
 type upstreamVecs struct {
 	streams                               *prometheus.GaugeVec
 	opened, backoffs, waited, endpoints   *prometheus.CounterVec   // upstream
-	files, silences, reuses               *prometheus.CounterVec   // likewise
+	files, silences, reuses, waits        *prometheus.CounterVec   // likewise
 	answers                               *prometheus.HistogramVec // likewise
 	closed, failed                        *prometheus.CounterVec   // upstream and reason
 	states                                *prometheus.CounterVec   // upstream and state
@@ -47,6 +47,8 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 		checks: counter("list_checks_total", "Requests on streams of their own for what a control plane of the state of the world may have left out, by result.",
 			labelResult),
 
+		waits: counter("ack_waits_over_total", "Responses that the relay acknowledged because no client decided on their content in time."),
+
 		files: counter("file_errors_total", "Unusable files, or an unusable path of all files, once for each reason."),
 
 		requests:  counter("requests_total", "Requests to the upstream, including ACKs and NACKs.", labelType),
@@ -65,7 +67,7 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 type upstreamSeries struct {
 	streams                             prometheus.Gauge
 	opened, backoffs, waited, endpoints prometheus.Counter
-	files, silences, reuses             prometheus.Counter
+	files, silences, reuses, waits      prometheus.Counter
 	answers                             prometheus.Observer
 	closed, failed                      counters // by reason
 	states                              counters // by state
@@ -103,6 +105,7 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 		files:     v.files.WithLabelValues(name),
 		silences:  v.silences.WithLabelValues(name),
 		reuses:    v.reuses.WithLabelValues(name),
+		waits:     v.waits.WithLabelValues(name),
 		answers:   v.answers.WithLabelValues(name),
 		closed:    make(counters),
 		failed:    make(counters),
@@ -141,7 +144,7 @@ func (v *upstreamVecs) forget(name string) {
 	v.streams.DeletePartialMatch(of)
 	v.answers.DeletePartialMatch(of)
 	for _, vec := range []*prometheus.CounterVec{
-		v.opened, v.backoffs, v.waited, v.endpoints, v.files, v.silences, v.reuses, v.closed, v.failed, v.states, v.checks,
+		v.opened, v.backoffs, v.waited, v.endpoints, v.files, v.silences, v.reuses, v.waits, v.closed, v.failed, v.states, v.checks,
 		v.requests, v.acks, v.nacks, v.unavailable, v.responses, v.resources, v.removals, v.bytes,
 	} {
 		vec.DeletePartialMatch(of)
@@ -215,6 +218,9 @@ func (u *upstreamSeries) EndpointSilent(string) { u.silences.Inc() }
 
 // VersionsReused implements upstream.Observer.
 func (u *upstreamSeries) VersionsReused() { u.reuses.Inc() }
+
+// AckWaitOver implements upstream.Observer.
+func (u *upstreamSeries) AckWaitOver() { u.waits.Inc() }
 
 // ListChecked implements upstream.Observer.
 func (u *upstreamSeries) ListChecked(result upstream.ListCheck) { u.checks.inc(string(result)) }

@@ -26,6 +26,7 @@ func TestUpstream(t *testing.T) {
 
 	a.FileUnusable()
 	b.FileUnusable()
+	a.AckWaitOver()
 	a.RequestSent(clusterURL, upstream.KindSubscribe)
 	b.RequestSent(clusterURL, upstream.KindAck)
 	b.RequestSent(endpointURL, upstream.KindNack)
@@ -38,6 +39,7 @@ func TestUpstream(t *testing.T) {
 		`upstream_connect_failures_total{reason="unreachable",upstream="primary"}`: 1,
 		`upstream_endpoint_changes_total{upstream="primary"}`:                      1,
 		`upstream_file_errors_total{upstream="primary"}`:                           2,
+		`upstream_ack_waits_over_total{upstream="primary"}`:                        1,
 		`upstream_backoffs_total{upstream="primary"}`:                              2,
 		`upstream_backoff_seconds_total{upstream="primary"}`:                       0.75,
 		`upstream_streams{upstream="primary"}`:                                     2,

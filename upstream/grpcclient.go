@@ -152,6 +152,9 @@ func (c *grpcClient) end() {
 // answerReady writes the answers that are not held any longer.
 func (c *grpcClient) answerReady(now time.Time) {
 	for a, ok := c.held.ready(now); ok; a, ok = c.held.ready(now) {
+		if a.late {
+			c.report.obs.AckWaitOver()
+		}
 		a.write(now)
 	}
 }

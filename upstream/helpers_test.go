@@ -553,6 +553,7 @@ type recorder struct {
 	answers     []time.Duration
 	silent      []string
 	reused      int
+	overdue     int
 	checked     []string
 }
 
@@ -596,6 +597,7 @@ func (r *recorder) Answered(d time.Duration) { r.locked(func() { r.answers = app
 func (r *recorder) EndpointSilent(endpoint string) {
 	r.locked(func() { r.silent = append(r.silent, endpoint) })
 }
+func (r *recorder) AckWaitOver()    { r.locked(func() { r.overdue++ }) }
 func (r *recorder) VersionsReused() { r.locked(func() { r.reused++ }) }
 func (r *recorder) ListChecked(result ListCheck) {
 	r.locked(func() { r.checked = append(r.checked, string(result)) })

@@ -62,6 +62,7 @@ type heldAnswer struct {
 	// due is when the relay waits no longer: Nack.Wait after the first client was sent the content, and at
 	// most twice that after the response arrived if none was.
 	due   time.Time
+	late  bool // the time is over, and no client has decided
 	again bool // it has the content that clients made the relay reject last
 	parts bool // a client that rejected it is sent it once more in parts
 	// Clients that were sent content of the response, and those of them that rejected it.
@@ -205,7 +206,7 @@ func (h *ackHold) ready(now time.Time) (a heldAnswer, ok bool) {
 		case t.heard:
 			return h.take(key, t), true
 		case !now.Before(t.answer.due):
-			t.heard, t.answer.reason = true, nil
+			t.heard, t.answer.reason, t.answer.late = true, nil, true
 			if t.answer.again {
 				return h.take(key, t), true // clients may be offered it later
 			}

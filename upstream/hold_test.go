@@ -31,6 +31,7 @@ type heldAnswers struct {
 	ss    *serverStream
 	srv   *server
 	store *memStore
+	obs   *recorder
 	began time.Time
 }
 
@@ -47,11 +48,12 @@ func withHeld(t *testing.T, name string, f func(h *heldAnswers), change ...func(
 				c(&cfg)
 			}
 			store := newStore(sub(clusters, "*"), sub(endpoints, "x"))
-			s := run(t, newUpstream(t, cfg), store, nil)
+			obs := &recorder{}
+			s := run(t, newUpstream(t, cfg), store, obs)
 			ss := srv.accept()
 			ss.next()
 			ss.next()
-			f(&heldAnswers{t: t, s: s, ss: ss, srv: srv, store: store, began: time.Now()})
+			f(&heldAnswers{t: t, s: s, ss: ss, srv: srv, store: store, obs: obs, began: time.Now()})
 		})
 	})
 }
@@ -295,6 +297,11 @@ func TestACK7Hold(t *testing.T) {
 			h.after(1)
 			h.next(fmt.Sprint(i + 1))
 		}
+		h.obs.locked(func() {
+			if h.obs.overdue != maxUnheard {
+				h.t.Errorf("%d waits that ran out were counted", h.obs.overdue)
+			}
+		})
 		h.respond(clusters, "4", "a")
 		h.next("4")
 		h.tell(word(verdict.Sent, clusters, 4))

@@ -36,6 +36,8 @@ type Observer interface {
 	// ListChecked says what came of asking the server, on a stream of its own, for what it may have left out of a
 	// list of the state of the world.
 	ListChecked(result ListCheck)
+	// AckWaitOver says that the relay acknowledged a response because no client decided on its content in time (ACK-7).
+	AckWaitOver()
 	// FileUnusable says that a file, or the path of all, cannot be used as it is now
 	// (VAR-6), once for each reason.
 	FileUnusable()
@@ -84,6 +86,9 @@ func (NopObserver) VersionsReused() {}
 
 // ListChecked does nothing.
 func (NopObserver) ListChecked(ListCheck) {}
+
+// AckWaitOver does nothing.
+func (NopObserver) AckWaitOver() {}
 
 // FileUnusable does nothing.
 func (NopObserver) FileUnusable() {}
