@@ -244,10 +244,10 @@ func TestHostile_LogIsNotFlooded(t *testing.T) {
 		c.take()
 	}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != 2 {
-		t.Errorf("%d lines, want one of the refusals and one of the NACK", len(lines))
+	if len(lines) != 3 {
+		t.Errorf("%d lines, want one of the refusals, one of the NACK and one of the end", len(lines))
 	}
-	for i, part := range []string{"refused", "client rejected"} {
+	for i, part := range []string{"refused", "client rejected", "stream closed"} {
 		if i < len(lines) && (!strings.Contains(lines[i], part) || len(lines[i]) > 5*maxShown+2*excerpt.Reason) {
 			t.Errorf("a line of %d bytes: %.100s", len(lines[i]), lines[i])
 		}

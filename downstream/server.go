@@ -203,9 +203,11 @@ func (s *Server) serve(g grpc.ServerStream, v *variant) (err error) {
 		st.owner.take() // for good
 		st.close()
 		observer.StreamClosed(v.String(), status.Code(err))
-		st.log(slog.LevelDebug).Debug("stream closed", "error", err)
+		gone := st.ended(s.closing, err)
+		st.log(slog.LevelInfo).Info("stream closed", "variant", gone.Variant, "why", gone.Why, "code", gone.Code, "reason", gone.Reason,
+			"open", gone.At.Sub(gone.Since).Round(time.Millisecond))
 		st.farewell(s.closing, err)
-		s.gone.add(st.ended(s.closing, err))
+		s.gone.add(gone)
 	}()
 	return st.serve()
 }
