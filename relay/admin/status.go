@@ -249,7 +249,7 @@ var badness = []downstream.ClientState{downstream.Current, downstream.Waiting, d
 
 func (f *findings) typeOf(c *downstream.Status, url string, t *downstream.TypeView) {
 	node := cmp.Or(c.Node, c.Peer)
-	p := Problem{TypeURL: url, Since: t.BehindSince, Next: fmt.Sprintf("xdsrelay clients %s", node)}
+	p := Problem{TypeURL: url, Since: t.BehindSince, Next: "xdsrelay clients " + word(node)}
 	if len(t.From) > 0 {
 		p.Upstream = t.From[0].Upstream
 	}
@@ -283,7 +283,15 @@ func (f *findings) typeOf(c *downstream.Status, url string, t *downstream.TypeVi
 }
 
 func why(node, url, name string) string {
-	return fmt.Sprintf("xdsrelay why %s %s %s", node, short(url), name)
+	return fmt.Sprintf("xdsrelay why %s %s %s", word(node), short(url), word(name))
+}
+
+// word is a word of a command line: a shell takes "*" and the like for something else.
+func word(s string) string {
+	if s != "" && !strings.ContainsAny(s, " \t\n*?[]{}()<>|&;$`\"'\\#!") && s[0] != '~' {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // versions says which versions a client has and was sent.

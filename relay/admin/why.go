@@ -74,6 +74,9 @@ func (v *Why) explain(t *downstream.TypeView, now time.Time) string {
 				return "The client does not ask for it, by name or otherwise. The relay has it, because others do."
 			}
 		}
+		if t.Wildcard {
+			return "The client asks for all of the type, and the relay does not have it: the control plane did not send it, or removed it."
+		}
 		return "The client does not ask for it, by name or otherwise, and the relay does not have it."
 	}
 	by := "by its name"
@@ -90,7 +93,11 @@ func (v *Why) explain(t *downstream.TypeView, now time.Time) string {
 	}
 	switch d.Status {
 	case delivery.StatusAcked:
-		return fmt.Sprintf("The client asks for it %s, and acknowledged version %s%s.", by, d.Held, age)
+		s := fmt.Sprintf("The client asks for it %s, and acknowledged version %s%s.", by, d.Held, age)
+		if v.WaitsFor == delivery.WaitsForRelease {
+			s += " The guard or an operator holds something of the type: see xdsrelay held."
+		}
+		return s
 	case delivery.StatusRequested, delivery.StatusTimeout:
 		s := fmt.Sprintf("The client asks for it %s, and the control plane has not answered.", by)
 		if v.WaitsFor == delivery.WaitsForUpstream {

@@ -97,7 +97,7 @@ function overview() {
   return [
     el("p", { class: "verdict " + (s.well ? "well" : "wrong"), id: "verdict" }, s.well ? "All is well" : s.problems.length === 1 ? "1 problem" : s.problems.length + " problems"),
     s.problems.length > 0 && el("ul", { class: "problems" }, s.problems.map(problem)),
-    el("h2", {}, `${s.clients} clients`), bar(s.states, s.clients),
+    el("h2", {}, s.clients === 1 ? "1 client" : `${s.clients} clients`), bar(s.states, s.clients),
     el("ul", { class: "legend" }, states.map((name) => el("li", {}, el("a", { href: "#/clients?state=" + name }, state(name), " " + (s.states[name] || 0))))),
     el("h2", {}, "Convergence"), el("p", { class: "muted" }, "The share of clients that have all that there is for them, while this page is open."), plot(),
     table("Upstreams", ["Name", "State", "Since", "Scopes", "Time to answer, p50 and p99"], s.upstreams.map((u) => [
