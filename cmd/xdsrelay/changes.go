@@ -82,7 +82,11 @@ func (o *askFlags) changes(w io.Writer, answers []adminclient.Answer[admin.Chang
 			}
 			rows = append(rows, row)
 		}
-		columns(w, rows)
+		if len(v.Changes) == 0 {
+			_, _ = fmt.Fprintln(w, "Nothing changed.")
+		} else {
+			columns(w, rows)
+		}
 		for _, c := range v.Changes {
 			if !diff {
 				break
@@ -243,7 +247,7 @@ func somethingDiffers(n int) error {
 	if n == 0 {
 		return nil
 	}
-	return &cli.Error{Code: cli.ExitFailure, Err: errors.New(plural(n, "name") + " differ")}
+	return &cli.Error{Code: cli.ExitFailure, Err: errors.New(plural(n, "difference"))}
 }
 
 // namesOf are all names that a node asks for, by type; nil if there is no such node.

@@ -254,7 +254,7 @@ func (o *askFlags) rejections(w io.Writer, answers []adminclient.Answer[[]admin.
 			}
 			rows = append(rows, []string{
 				short(r.TypeURL), name, o.cut(dash(r.Version), 20), strconv.Itoa(r.Clients), elapsed(r.Since, now),
-				o.cut(nodes(r.Nodes[:min(3, len(r.Nodes))], r.Clients), 60), o.cut(r.Reason, 100),
+				o.cut(nodes(r.Nodes[:min(3, len(r.Nodes))], r.Clients), 60), o.ends(r.Reason, 30, 90),
 			})
 		}
 	}
@@ -305,7 +305,7 @@ func (o *askFlags) why(w io.Writer, answers []adminclient.Answer[[]admin.Why], n
 	for i := range answers {
 		for _, v := range answers[i].Value {
 			n++
-			_, _ = fmt.Fprintf(w, "%s, stream %d of %s:\n  %s\n", answers[i].Address, v.Client, excerpt.Printable(v.Peer), sentence(o.shorten(v.Sentence)))
+			_, _ = fmt.Fprintf(w, "%s, stream %d of %s:\n  %s\n", answers[i].Address, v.Client, excerpt.Printable(v.Peer), o.ends(v.Sentence, 300, 300))
 			for _, f := range v.From {
 				_, _ = fmt.Fprintf(w, "  from upstream %s, scope %s, rule %s\n", excerpt.Printable(f.Upstream), scopeText(f.Scope), dash(excerpt.Printable(f.Rule)))
 			}

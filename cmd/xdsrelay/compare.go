@@ -61,7 +61,7 @@ where a rule allows it.
 	flags.StringArrayVarP(&o.names, "name", "n", nil, "resource `name` to begin with (default all); repeatable")
 	flags.Var(&o.relay.api, "api-type", "`variant` of the transport, of both: AGGREGATED_DELTA_GRPC, AGGREGATED_GRPC, DELTA_GRPC or GRPC")
 	flags.IntVar(&o.parallel, "parallel", 32, "`number` of nodes at a time")
-	cli.DurationVar(flags, &o.timeout, "timeout", "`time` that both have to answer a node (default 20s)")
+	cli.DurationVar(flags, &o.timeout, "timeout", "`time` that both have to answer a node")
 	for _, server := range []struct {
 		flags        *watchFlags
 		prefix, name string

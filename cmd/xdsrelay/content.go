@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"maps"
 	"net/url"
@@ -52,7 +51,7 @@ last error, or the types that it leaves unanswered or refuses. --output json has
 						rows = append(rows, []string{
 							u.Name, dash(u.State), o.cut(scopeText(s.Scope), 30), dash(s.State), o.cut(dash(s.Endpoint), 30), strconv.Itoa(s.Clients),
 							elapsed(s.LastResponse, now), seconds(u.Answers.Count, u.Answers.P50), seconds(u.Answers.Count, u.Answers.P99),
-							elapsed(u.Unanswered, now), strconv.FormatUint(s.Nacks, 10), o.cut(dash(cmp.Or(s.LastError, u.Cause, unserved(&s))), 60),
+							elapsed(u.Unanswered, now), strconv.FormatUint(s.Nacks, 10), o.cut(dash(cmp.Or(u.Cause, s.LastError, unserved(&s))), 60),
 						})
 					}
 				}
@@ -110,7 +109,7 @@ UNMENTIONED are fields in which nodes of its clients differ and that no rule loo
 				for _, s := range v.Largest {
 					rows = append(rows, []string{
 						s.Upstream, o.cut(scopeText(s.Scope), 40), dash(s.Rule), strconv.Itoa(s.Clients), o.cut(dash(s.First), 30),
-						o.cut(dash(fmt.Sprint(s.Unmentioned)), 40), o.cut(dash(s.Failed), 60),
+						o.cut(dash(strings.Join(s.Unmentioned, " ")), 40), o.cut(dash(s.Failed), 60),
 					})
 				}
 				for _, s := range v.XDSTP {

@@ -61,7 +61,7 @@ func checkCommand() *cobra.Command {
 			all, clients, relays := merge(answers)
 			switch {
 			case len(all) > 1:
-				_, _ = fmt.Fprintf(w, "WRONG: %s And %d more: xdsrelay status.\n", sentence(all[0].Text), len(all)-1)
+				_, _ = fmt.Fprintf(w, "WRONG: %s. And %d more: xdsrelay status.\n", strings.TrimSuffix(sentence(all[0].Text), "."), len(all)-1)
 			case len(all) == 1:
 				_, _ = fmt.Fprintf(w, "WRONG: %s\n", sentence(all[0].Text))
 			default:
@@ -114,8 +114,8 @@ func merge(answers []adminclient.Answer[admin.Status]) (all []found, clients, re
 	return all, clients, relays
 }
 
-// sentence shows what a relay says, which may quote others.
-func sentence(s string) string { return strings.TrimSpace(excerpt.PrintableLines(s)) }
+// sentence shows what a relay says, which may quote others, in one line.
+func sentence(s string) string { return excerpt.PrintableLines(strings.Join(strings.Fields(s), " ")) }
 
 // mostProblems is how many problems fit on a screen.
 const mostProblems = 12
@@ -132,7 +132,7 @@ func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status
 			_, _ = fmt.Fprintf(w, "… and %d more: --output wide shows all.\n", len(all)-i)
 			break
 		}
-		o.problem(w, &all[i], now)
+		o.problem(w, &all[i], len(answers), now)
 	}
 	if len(all) > 0 {
 		_, _ = fmt.Fprintln(w)
@@ -168,8 +168,9 @@ func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status
 	return somethingWrong(len(all))
 }
 
-func (o *askFlags) problem(w io.Writer, p *found, now time.Time) {
-	_, _ = fmt.Fprintf(w, "- %s\n", sentence(o.shorten(p.Text)))
+// problem shows one problem, and at which of several relays it is.
+func (o *askFlags) problem(w io.Writer, p *found, asked int, now time.Time) {
+	_, _ = fmt.Fprintf(w, "- %s\n", o.ends(p.Text, 200, 200))
 	var more []string
 	if p.Clients > 0 {
 		more = append(more, plural(p.Clients, "client")+": "+nodes(p.Nodes, p.Clients))
@@ -177,7 +178,7 @@ func (o *askFlags) problem(w io.Writer, p *found, now time.Time) {
 	if !p.Since.IsZero() {
 		more = append(more, "for "+elapsed(p.Since, now))
 	}
-	if len(p.relays) > 1 || o.wide() {
+	if asked > 1 || o.wide() {
 		more = append(more, "at "+strings.Join(p.relays, ", "))
 	}
 	if len(more) > 0 {
@@ -188,11 +189,12 @@ func (o *askFlags) problem(w io.Writer, p *found, now time.Time) {
 	}
 }
 
-// shorten cuts a sentence, unless everything is asked for. A reason may have two thousand characters.
-func (o *askFlags) shorten(s string) string {
-	const most = 400
-	if r := []rune(s); !o.wide() && len(r) > most {
-		return string(r[:most]) + "…"
+// ends shows a sentence in one line, and of a long one the head and the tail, unless everything is asked for: Envoy quotes
+// the resource first and says last what is wrong with it.
+func (o *askFlags) ends(s string, head, tail int) string {
+	s = sentence(s)
+	if r := []rune(s); !o.wide() && len(r) > head+tail+1 {
+		return string(r[:head]) + "…" + string(r[len(r)-tail:])
 	}
 	return s
 }

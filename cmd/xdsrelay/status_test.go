@@ -94,7 +94,7 @@ func TestStatus(t *testing.T) {
 	f.join(t, "rejecting", func(r *xdsclient.Response) error {
 		for _, x := range r.Changes {
 			if x.Name == "broken" && x.Version != "" {
-				return errors.New("broken has no endpoints")
+				return errors.New("broken:\n" + strings.Repeat("  field {\n  }\n", 50) + ": broken has no endpoints")
 			}
 		}
 		return nil
@@ -111,13 +111,13 @@ func TestStatus(t *testing.T) {
 
 	f.says(t, cli.ExitFailure, []string{
 		"WRONG: 3 things.",
-		`- Clients reject cds "broken" version `, ": broken has no endpoints", "1 client: rejecting", "next: xdsrelay rejections --type cds",
+		`- Clients reject cds "broken" version `, ": broken has no endpoints\n", "1 client: rejecting", "next: xdsrelay rejections --type cds",
 		"- Clients do not acknowledge type cds", "1 client: stopped", "next: xdsrelay clients stopped",
 		`- Clients ask for eds "nobody", and the control plane a has not answered.`, "1 client: asking", "next: xdsrelay why asking eds nobody",
 		"RELAY", f.admin, "a reached",
 	}, "status")
-	f.says(t, cli.ExitFailure, []string{`WRONG: Clients reject cds "broken"`, "And 2 more: xdsrelay status."}, "check")
-	f.says(t, cli.ExitFailure, []string{"cds   broken ", "broken has no endpoints", "rejecting"}, "rejections")
+	f.says(t, cli.ExitFailure, []string{`WRONG: Clients reject cds "broken"`, "} : broken has no endpoints. And 2 more: xdsrelay status.\n"}, "check")
+	f.says(t, cli.ExitFailure, []string{"cds   broken ", "broken: field { }", ": broken has no endpoints\n", "rejecting"}, "rejections")
 	f.says(t, 0, []string{"No client rejects anything."}, "rejections", "--type", "eds")
 	f.says(t, 0, []string{"stopped", "behind", "ack", "rejecting", "asking", "name nobody"}, "clients", "--stale", "--sort", "lag")
 	if got := xdsrelay(t, "clients", "--stale", "--admin", f.admin); strings.Contains(got.stdout, "fine") {
@@ -129,6 +129,7 @@ func TestStatus(t *testing.T) {
 	f.says(t, 0, []string{"was sent version", "has not acknowledged it."}, "why", "stopped", "cds", "broken")
 	f.says(t, 0, []string{"The client asks for it by its name, and the control plane has not answered."}, "why", "asking", "eds", "nobody")
 	f.says(t, 0, []string{`The client asks for it by "*", and acknowledged version `}, "why", "fine", "cds", "c7")
+	f.says(t, 0, []string{"The client asks for all of the type, and the relay does not have it"}, "why", "fine", "cds", "nothing")
 	f.says(t, cli.ExitFailure, []string{`no client with the node "fine" asks for the type lds`}, "why", "fine", "lds", "x")
 
 	f.says(t, 0, []string{"a         reached", "connected"}, "upstreams", "a")
@@ -138,12 +139,12 @@ func TestStatus(t *testing.T) {
 	p.Set(cluster("c7", 2))
 	f.says(t, 0, []string{"cds   c7    8    32", "1       1     1         0", "1       1     0         0"}, "changes")
 	f.says(t, 0, []string{`-   "connect_timeout": "1s"`, `+   "connect_timeout": "2s"`}, "changes", "--since", "1h", "--diff")
-	f.says(t, 0, []string{"TIME", "NAME"}, "changes", "--type", "rds")
+	f.says(t, 0, []string{"Nothing changed."}, "changes", "--type", "rds")
 	f.says(t, cli.ExitFailure, []string{"1 of 3 clients have it (2 an older version or none, 1 version 31)", "1 client rejected it"}, "wait", "cds", "broken", "--share", "90%")
 	f.says(t, cli.ExitFailure, []string{"not all have it in time"}, "wait", "cds", "broken", "--share", "60%", "--for", "1ms")
 	f.says(t, 0, []string{"1 of 3 clients have it"}, "wait", "cds", "broken", "--share", "30%", "--version", "31")
 	f.says(t, cli.ExitUsage, []string{"--share: expected 0% to 100%"}, "wait", "cds", "broken", "--share", "all")
-	f.says(t, cli.ExitFailure, []string{"cds   broken  NACKED", "1 name differ"}, "diff", "rejecting")
+	f.says(t, cli.ExitFailure, []string{"cds   broken  NACKED", "1 difference"}, "diff", "rejecting")
 	f.says(t, cli.ExitFailure, []string{"cds   broken  STALE   -             31    31"}, "diff", "stopped")
 	f.says(t, 0, []string{"The client acknowledged all that the relay has for it: 31 names."}, "diff", "fine")
 	f.says(t, cli.ExitFailure, []string{"cds   broken  31    NACKED"}, "diff", "fine", "rejecting")
