@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoGeneration is that a state is not remembered.
-var ErrNoGeneration = errors.New("the relay does not remember such a generation")
+var ErrNoGeneration = errors.New("the relay does not remember such a state: xdsrelay rollback lists those that it does")
 
 // Rollback gives clients what they had in the state of a number (Generations), of the types that match,
 // and freezes: f says anew which types are frozen, these among them. What the server said last is

@@ -155,7 +155,7 @@ func (o *actFlags) act(path, question string, c *admin.Command) error {
 	if idle == len(answers) {
 		return &cli.Error{Code: cli.ExitFailure, Err: errors.New("there was nothing to do"), Hint: "xdsrelay held shows what is held"}
 	}
-	return outcome(&o.adminFlags, failures(answers), len(answers), "run the command again for these: what is done already stays as it is")
+	return outcome(&o.adminFlags, failures(answers), len(answers), "mend the cause, and run the command again for these: what is done already stays as it is")
 }
 
 // errPartly is that a relay did not do it in every scope.
