@@ -66,7 +66,8 @@ type poll struct {
 	held          *delivery.Snapshot // the present content of the subscriptions
 	distrusted    bool               // the client may have its versions from another server
 	waits         waits
-	subscriptions int // written under standing.mu
+	subscriptions int  // written under standing.mu, as is the next
+	rejects       bool // what there was when the poll began to wait
 }
 
 // pollRefusals are the names of a poll that the relay refuses, and what it may ask for.
@@ -357,7 +358,7 @@ func (p *poll) status(delivery.Wanted) Status {
 	s.Variant, s.Relay = REST, p.form.Relay
 	s.Service = p.came.path
 	v := TypeView{TypeStatus: TypeStatus{Subscriptions: p.subscriptions, Nacks: known.nacks, LastNack: known.last}, State: Current, Config: configSynced}
-	if known.last != nil && known.last.Nonce == p.nonce() {
+	if p.rejects {
 		v.State, v.Config = Rejecting, configError
 	}
 	s.Types = map[string]TypeView{typeURL: v}

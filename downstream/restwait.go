@@ -30,6 +30,9 @@ func (p *poll) run(ctx context.Context, turn Turn) *answer {
 	if a := p.due(); a != nil {
 		return a
 	}
+	last := p.polling.pollers.of(p.client).last
+	rejects := last != nil && last.Nonce == p.nonce()
+	p.standing.edit(func() { p.rejects = rejects })
 	done(turn)
 	return p.wait(ctx)
 }
