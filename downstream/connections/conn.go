@@ -106,7 +106,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	c.hold()
 	n, err := c.Conn.Read(b)
 	c.count(n)
-	c.note(err)
+	c.Note(err)
 	return n, err
 }
 
@@ -116,13 +116,14 @@ func (c *Conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) 
 	c.hold()
 	b, n, err := c.ready.read(c.Conn, size, pool)
 	c.count(n)
-	c.note(err)
+	c.Note(err)
 	return b, n, err
 }
 
-// note notes that reading fails, unless that is because the relay has closed the connection.
-func (c *Conn) note(err error) {
-	if err != nil && !c.closed.Load() {
+// Note notes that reading fails, unless that is because the relay has closed the connection. With TLS the client says within it
+// that it leaves. Note may be called from any goroutine.
+func (c *Conn) Note(err error) {
+	if err != nil && c != nil && !c.closed.Load() {
 		c.failed.Store(true)
 	}
 }

@@ -220,7 +220,29 @@ func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if client.TLS, ok = info.(*Conn); !ok {
 		return nil, nil, errNoListener
 	}
-	return conn, client, nil
+	return &encrypted{conn, client.conn}, client, nil
+}
+
+// encrypted is a connection with TLS. Its client says within TLS that it leaves, so that the one below may never end.
+type encrypted struct {
+	net.Conn
+
+	below *connections.Conn // nil: none is known
+}
+
+// Read implements net.Conn.
+func (c *encrypted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.below.Note(err)
+	return n, err
+}
+
+// SyscallConn implements syscall.Conn, as gRPC's own connections with TLS do.
+func (c *encrypted) SyscallConn() (syscall.RawConn, error) {
+	if inner, ok := c.Conn.(syscall.Conn); ok {
+		return inner.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // shakeHands has the credentials of the connection's listener shake hands.
