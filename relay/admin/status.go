@@ -54,6 +54,7 @@ const (
 	UpstreamAway  Kind = "upstream away"
 	UpstreamSlow  Kind = "upstream slow"
 	Emptied       Kind = "emptied" // a control plane removed much at once, and clients are not told
+	FilesBroken   Kind = "files"   // of an upstream cannot be used: clients have what these had before
 	RuleFails     Kind = "rule fails"
 	RejectsIt     Kind = "rejected"
 	Unacked       Kind = "not acknowledged"
@@ -63,10 +64,11 @@ const (
 	Certificates  Kind = "certificate"
 	ReloadFailed  Kind = "reload failed"
 	WaitsForStart Kind = "waits for restart"
+	HeldByHand    Kind = "held" // an operator holds what clients get
 )
 
 var kinds = []Kind{
-	NotReady, UpstreamAway, UpstreamSlow, Emptied, RuleFails, RejectsIt, Unacked, Unsent, NameUnknown, NameMissing, Certificates, ReloadFailed, WaitsForStart,
+	NotReady, UpstreamAway, UpstreamSlow, Emptied, FilesBroken, RuleFails, RejectsIt, Unacked, Unsent, NameUnknown, NameMissing, Certificates, ReloadFailed, WaitsForStart, HeldByHand,
 }
 
 const (
@@ -190,6 +192,12 @@ func (f *findings) about(a *About) {
 var awayStates = []string{"mute", "unreachable", "not reached", "restored", "at peers"}
 
 func (f *findings) upstream(u *Upstream) {
+	if n := len(u.Unusable); n > 0 {
+		f.add(Problem{
+			Kind: FilesBroken, Upstream: u.Name, Next: "xdsrelay upstreams " + u.Name,
+			Text: fmt.Sprintf("Files of %[2]s that cannot be used: %[1]d. Clients keep what these had before. %[3]s", n, u.Name, u.Unusable[0]),
+		})
+	}
 	p := Problem{Kind: UpstreamAway, Upstream: u.Name, Since: u.StateSince, Next: "xdsrelay upstreams " + u.Name}
 	silent := !u.Unanswered.IsZero() && u.LastAnswer.Before(u.Unanswered) // else it answers others: it may have nothing to say of a name
 	switch {
@@ -216,6 +224,24 @@ func (f *findings) upstream(u *Upstream) {
 }
 
 func (f *findings) held(page *HeldPage) {
+	for _, o := range page.Orders {
+		if !o.Held {
+			continue
+		}
+		what, next := "everything", "xdsrelay held"
+		if o.TypeURL != "" {
+			what = "type " + short(o.TypeURL)
+			next += " --type " + short(o.TypeURL)
+		}
+		if o.Upstream != "" {
+			what += " of " + o.Upstream
+			next += " --upstream " + word(o.Upstream)
+		}
+		if o.Scope != nil {
+			what += fmt.Sprintf(" in scope %q", *o.Scope)
+		}
+		f.add(Problem{Kind: HeldByHand, Upstream: o.Upstream, TypeURL: o.TypeURL, Since: o.Since, Next: next, Text: "An operator holds what clients get: " + what + "."})
+	}
 	for i := range page.Held {
 		h := &page.Held[i]
 		if h.Why != "guard" {

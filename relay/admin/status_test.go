@@ -56,7 +56,9 @@ func TestNewStatus(t *testing.T) {
 		{"SUR-2 one that answers in six seconds", faulty{upstreams: []admin.Upstream{{Name: "u", State: "reached", LastAnswer: now, Answers: admin.NewAnswers([]upstream.Took{{At: now, For: 6 * time.Second}}, now)}}}, admin.UpstreamSlow, "took 6.0 s or more", ""},
 		{"SUR-2 one that owes an answer", faulty{upstreams: []admin.Upstream{{Name: "u", State: "reached", LastAnswer: before, Unanswered: now.Add(-2 * time.Second)}}}, admin.UpstreamSlow, "it owes an answer", ""},
 		{"SUR-3 one that lost its resources", faulty{held: admin.HeldPage{Held: []admin.HeldView{{Upstream: "u", TypeURL: clusterType, Why: "guard", Removed: 40, Until: now}}}}, admin.Emptied, "removed 40 resources of type cds at once", "xdsrelay held --upstream u --type cds"},
-		{name: "GATE-4 what an operator holds is no fault", of: faulty{held: admin.HeldPage{Held: []admin.HeldView{{Why: "operator"}}}}},
+		{"GATE-4 what an operator holds", faulty{held: admin.HeldPage{Orders: []admin.OrderView{{TypeURL: clusterType, Upstream: "u", Held: true}, {TypeURL: "t"}}, Held: []admin.HeldView{{Why: "operator"}}}},
+			admin.HeldByHand, "An operator holds what clients get: type cds of u.", "xdsrelay held --type cds --upstream u"},
+		{"VAR-6 a file that cannot be used", faulty{upstreams: []admin.Upstream{{Name: "u", State: "reached", Path: "x", Unusable: []string{"x/a.yaml: line 3: bad"}}}}, admin.FilesBroken, "Files of u that cannot be used: 1. Clients keep what these had before. x/a.yaml: line 3: bad", "xdsrelay upstreams u"},
 		{"AGG-1 a wrong rule", faulty{failures: []sharing.Case{{Rule: "zones", Reason: "no such key: zone", Clients: 3, Example: "n"}}}, admin.RuleFails, "rule zones fails for clients: no such key: zone.", "xdsrelay explain"},
 		{"ACK-3 a client that rejects one of several", faulty{clients: []downstream.Status{client("n", downstream.TypeView{
 			TypeStatus: downstream.TypeStatus{LastNack: &downstream.Nack{Message: "bad", At: now}}, State: downstream.Rejecting,
