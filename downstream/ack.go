@@ -17,12 +17,8 @@ func (st *stream) acknowledge(t *typeState, r *discoveryRequest, number uint64) 
 	}
 	st.unread.acknowledged(number, st.nonces.last)
 	now := time.Now()
-	switch {
-	case r.rejection != nil:
+	if r.rejection != nil {
 		st.rejected(t, r, number, now)
-	case r.warnings != "":
-		st.shared.observer.Warned(t.url)
-		st.log(slog.LevelInfo).Info("client accepted a response with warnings", "type", t.url, "nonce", number, "warnings", r.warnings)
 	}
 	st.settle(t, r, t.flow.acknowledge(number))
 	if !t.flow.idle() {
@@ -46,8 +42,13 @@ func (st *stream) reconsider(t *typeState) {
 	}
 }
 
-// rejected counts, logs and shows a rejection.
+// rejected counts, logs and shows a rejection. Where the client only warns it makes the request an acceptance.
 func (st *stream) rejected(t *typeState, r *discoveryRequest, number uint64, now time.Time) {
+	if warned := r.takeWarnings(); warned != "" {
+		st.shared.observer.Warned(t.url)
+		st.log(slog.LevelInfo).Info("client accepted a response with warnings", "type", t.url, "nonce", number, "warnings", warned)
+		return
+	}
 	t.rejecting = true
 	st.shared.observer.Nacked(t.url)
 	nack := newNack(r.nonce, t.systemVersion, r.rejection, now)

@@ -42,7 +42,7 @@ var errManyWatches = status.Error(codes.ResourceExhausted, "the connection has a
 // pass lets a stream through of which nothing has been read, or says why not: its method has a row, there is memory,
 // its messages are bounded, and its context says who the client is. exchange is not nil for a stream of another relay,
 // and serves it instead of the method's handler.
-func (s *Server) pass(g grpc.ServerStream) (_ grpc.ServerStream, may row, exchange func(grpc.ServerStream) error, err error) {
+func (s *Server) pass(g grpc.ServerStream) (_ grpc.ServerStream, may *row, exchange func(grpc.ServerStream) error, err error) {
 	method, _ := grpc.MethodFromServerStream(g)
 	may, ok := rows[method]
 	switch a := s.shared.admission; {
@@ -96,7 +96,10 @@ func (a gate) RegisterService(desc *grpc.ServiceDesc, impl any) {
 
 // handler gives a handler for calls of a method.
 func (a gate) handler(service, method string, serve grpc.StreamHandler) grpc.StreamHandler {
-	part := rows["/"+service+"/"+method].part
+	part := contain.Client
+	if may := rows["/"+service+"/"+method]; may != nil {
+		part = may.part
+	}
 	return func(impl any, g grpc.ServerStream) (err error) {
 		defer a.server.shared.safety.panics.Catch(part, func(e *contain.Error) { err = failed(e) })
 		passed, may, exchange, err := a.server.pass(g)
@@ -104,9 +107,9 @@ func (a gate) handler(service, method string, serve grpc.StreamHandler) grpc.Str
 		case err != nil:
 			return err
 		case exchange != nil:
-			return a.server.call(passed, &may, exchange)
+			return a.server.call(passed, may, exchange)
 		}
-		return a.server.call(passed, &may, func(g grpc.ServerStream) error { return serve(impl, g) })
+		return a.server.call(passed, may, func(g grpc.ServerStream) error { return serve(impl, g) })
 	}
 }
 

@@ -44,7 +44,6 @@ func (st *stream) request(r *discoveryRequest) (charged bool, err error) {
 	further := ours && number <= t.flow.acked
 	charged = !t.flow.owed(number)
 	if r.nonce != "" || r.rejection != nil {
-		r.takeWarnings()
 		st.acknowledge(t, r, number)
 	}
 	var subscribe, unsubscribe []string

@@ -159,7 +159,7 @@ func (s *Server) describe(v *apiservices.Service) *grpc.ServiceDesc {
 				case err != nil:
 					return err
 				case exchange != nil:
-					return s.call(g, &may, exchange)
+					return s.call(g, may, exchange)
 				}
 				return s.serve(g, &variant{m.form, v})
 			},

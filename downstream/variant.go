@@ -68,7 +68,6 @@ type discoveryRequest struct {
 	typeURL   string
 	nonce     string
 	rejection *rpcstatus.Status // nil: no NACK
-	warnings  string            // with which the client accepts a response (ACK-1)
 
 	// Incremental.
 	subscribe, unsubscribe []string      // see wire.Words

@@ -9,12 +9,13 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 )
 
-// takeWarnings has a request that has error_detail, and rejects nothing, count as one without (ACK-1). agentgateway
-// accepts a response with warnings so.
-func (r *discoveryRequest) takeWarnings() {
+// takeWarnings has a request that has error_detail, and rejects nothing, count as one without (ACK-1), and gives the
+// warnings; "" if there are none. agentgateway accepts a response with warnings so.
+func (r *discoveryRequest) takeWarnings() (warned string) {
 	if warnings(r.rejection) {
-		r.warnings, r.rejection = excerpt.Of(r.rejection.GetMessage(), excerpt.Reason), nil
+		warned, r.rejection = excerpt.Of(r.rejection.GetMessage(), excerpt.Reason), nil
 	}
+	return warned
 }
 
 // warnings reports whether the detail of a request is a JSON list of warnings, without an error among them.
