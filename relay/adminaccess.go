@@ -125,6 +125,9 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 	})
 }
 
+// admitted has pages worked on in turn for those who may ask. The pause after a wrong token is no part of a turn.
+func (a adminPort) admitted(pages http.Handler) http.Handler { return a.admit(inTurn(pages)) }
+
 // isProbe reports whether a request is a probe of an orchestrator.
 func isProbe(req *http.Request) bool {
 	switch req.URL.Path {

@@ -6,7 +6,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +101,25 @@ func TestAdminTokens_ACC7(t *testing.T) {
 			t.Errorf("%s %s: WWW-Authenticate is %q", tt.method, tt.path, w.Header().Get("WWW-Authenticate"))
 		}
 	}
+	synctest.Test(t, func(t *testing.T) {
+		page := adminPort{relay: r}.admitted(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		ask := func(token string) (code int) {
+			req, w := httptest.NewRequest(http.MethodGet, "/metrics", nil), httptest.NewRecorder()
+			req.Header.Set("Authorization", "Bearer "+token)
+			page.ServeHTTP(w, req)
+			return w.Code
+		}
+		var wrong sync.WaitGroup
+		for range 2 * runtime.GOMAXPROCS(0) {
+			wrong.Go(func() { ask("none") })
+		}
+		synctest.Wait()
+		began := time.Now()
+		if code := ask(scrape); code != http.StatusOK || time.Since(began) > 0 {
+			t.Errorf("beside wrong tokens one is answered %d after %v", code, time.Since(began))
+		}
+		wrong.Wait()
+	})
 	if got := log.String(); strings.Contains(got, "s3cret") || !strings.Contains(got, `operator=prometheus method=POST path=/hold`) {
 		t.Errorf("logged %s", got)
 	}

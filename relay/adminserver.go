@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 const (
@@ -43,17 +45,10 @@ func newAdminServer(pages http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// inTime bounds how long clients take to send their requests, and to read the answers. Half of the processors work on pages
-// at a time: the rest is for clients.
+// inTime bounds how long clients take to send their requests, and to read the answers.
 func inTime(next http.Handler) http.Handler {
-	turns := make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		a := adminAnswer{ResponseWriter: w, conn: http.NewResponseController(w)}
-		if !isProbe(req) && !waits(req) {
-			a.turns = turns
-			a.turns <- struct{}{}
-			defer func() { <-a.turns }()
-		}
+		a := adminAnswer{w, http.NewResponseController(w)}
 		if req.ContentLength != 0 { // http.Server.ReadTimeout would end the context of a request without a body, too
 			_ = a.conn.SetReadDeadline(time.Now().Add(adminBodyTime)) // a connection that is gone fails later
 		}
@@ -62,17 +57,48 @@ func inTime(next http.Handler) http.Handler {
 	})
 }
 
+// inTurn has half of the processors work on pages at a time: the rest is for clients. It is for requests of those who may ask:
+// an answer to anybody else may take a pause.
+func inTurn(next http.Handler) http.Handler {
+	turns := make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if isProbe(req) || waits(req) {
+			next.ServeHTTP(w, req)
+			return
+		}
+		turns <- struct{}{}
+		defer func() { <-turns }()
+		next.ServeHTTP(adminTurn{w, turns}, req)
+	})
+}
+
+// adminTurn is an answer that gives up its turn while it waits for the client to read.
+type adminTurn struct {
+	http.ResponseWriter
+
+	turns chan struct{}
+}
+
+// Write implements http.ResponseWriter.
+func (a adminTurn) Write(b []byte) (int, error) {
+	<-a.turns
+	defer func() { a.turns <- struct{}{} }()
+	return a.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (a adminTurn) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
 // adminAnswer gives each piece of an answer the same time.
 type adminAnswer struct {
 	http.ResponseWriter
 
-	conn  *http.ResponseController
-	turns chan struct{} // has the answer's turn, unless it waits for the client; nil: it has none
+	conn *http.ResponseController
 }
 
 // waits reports whether a request is answered over time: a profile, events, a check, of which there is one, or a stream of gRPC.
 func waits(req *http.Request) bool {
-	return req.URL.Path == "/check" || req.URL.Path == "/events" || strings.HasPrefix(req.URL.Path, "/debug/pprof/") || strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc")
+	return req.URL.Path == "/check" || req.URL.Path == "/events" || strings.HasPrefix(req.URL.Path, "/debug/pprof/") || admin.IsStatus(req)
 }
 
 func (a adminAnswer) more() { _ = a.conn.SetWriteDeadline(time.Now().Add(adminWriteTime)) }
@@ -81,13 +107,7 @@ func (a adminAnswer) more() { _ = a.conn.SetWriteDeadline(time.Now().Add(adminWr
 func (a adminAnswer) Write(b []byte) (n int, err error) {
 	for {
 		a.more()
-		if a.turns != nil {
-			<-a.turns
-		}
 		done, err := a.ResponseWriter.Write(b[:min(len(b), adminPiece)])
-		if a.turns != nil {
-			a.turns <- struct{}{}
-		}
 		n, b = n+done, b[done:]
 		if err != nil || len(b) == 0 {
 			return n, err

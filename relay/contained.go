@@ -36,6 +36,12 @@ func (r *Relay) unknown(server any, g grpc.ServerStream) (err error) {
 	return r.door.Unknown(server, g)
 }
 
+// contain keeps a panic in a call of the admin port's gRPC service to that.
+func (a adminPort) contain(f func() error) (err error) {
+	defer a.relay.panics.Catch(contain.Admin, func(e *contain.Error) { err = status.Error(codes.Internal, e.Error()) })
+	return f()
+}
+
 // containing keeps a panic in a page of the admin port to its request.
 func (a adminPort) containing(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -371,7 +371,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 		})
 		return s
 	}
-	operators := web(r.admin.secure(admin), pages.door(pages.admit(pages.containing(pages.handler()))))
+	operators := web(r.admin.secure(admin), pages.door(pages.admitted(pages.containing(pages.handler()))))
 	defer func() { _ = operators.Close() }() // its listener's error is of no use any more
 	if r.probes != nil {
 		open := adminPort{r, true}

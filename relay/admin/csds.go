@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -32,6 +33,9 @@ const statusPath = "/envoy.service.status.v3.ClientStatusDiscoveryService/"
 // maxStatus bounds a response of the service, in bytes. A client that asks for more has to match fewer nodes.
 const maxStatus = 64 << 20
 
+// fewNodes is up to how many nodes are asked for one by one: each time all clients are looked at.
+const fewNodes = 8
+
 // clientStatus is ClientStatusDiscoveryService over a State (CSDS-1). A ClientConfig is one stream, or one poll that is
 // held. It has the node's id and cluster, and a GenericXdsConfig for each name without its content.
 type clientStatus struct {
@@ -42,14 +46,33 @@ type clientStatus struct {
 
 // handleStatus adds the service to a mux. The server has to speak HTTP/2 on the port, without TLS too.
 func (p *Pages) handleStatus(mux *http.ServeMux) {
-	s := grpc.NewServer()
+	// gRPC has goroutines of its own, in which nobody else catches a panic.
+	s := grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+			err = p.contained(func() (err error) { resp, err = handle(ctx, req); return err })
+			return resp, err
+		}),
+		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			return p.contained(func() error { return handle(service, stream) })
+		}))
 	statusv3.RegisterClientStatusDiscoveryServiceServer(s, &clientStatus{state: p.State})
 	mux.Handle("POST "+statusPath, s)
 }
 
+// contained calls f, and gives what became of it.
+func (p *Pages) contained(f func() error) error {
+	if p.Contain == nil {
+		return f()
+	}
+	return p.Contain(f)
+}
+
+// IsStatus reports whether a request is one of the client status discovery service.
+func IsStatus(req *http.Request) bool { return strings.HasPrefix(req.URL.Path, statusPath) }
+
 // LooksOnly reports whether a request changes nothing: it is a GET, or one of the client status discovery service.
 func LooksOnly(req *http.Request) bool {
-	return req.Method == http.MethodGet || req.Method == http.MethodHead || strings.HasPrefix(req.URL.Path, statusPath)
+	return req.Method == http.MethodGet || req.Method == http.MethodHead || IsStatus(req)
 }
 
 // StreamClientStatus answers each request of the stream.
@@ -91,15 +114,17 @@ func (c *clientStatus) FetchClientStatus(ctx context.Context, req *statusv3.Clie
 		resp.Config = append(resp.Config, config)
 		return nil
 	}
-	for node, wanted := range nodes {
-		if !wanted {
-			continue
-		}
+	maps.DeleteFunc(nodes, func(_ string, wanted bool) bool { return !wanted })
+	ask := slices.Collect(maps.Keys(nodes))
+	if len(ask) > fewNodes || nodes[""] {
+		ask = []string{""} // stands for all
+	}
+	for _, node := range ask {
 		if ctx.Err() != nil {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
 		for _, s := range c.state.Clients(node, everything) {
-			if s.Node != node { // "" stands for all
+			if !nodes[s.Node] {
 				continue
 			}
 			if err := add(&s); err != nil {

@@ -41,8 +41,12 @@ func (f fleet) Clients(node string, names downstream.Wanted) []downstream.Status
 // statusClient asks the service over HTTP/2 without TLS.
 func statusClient(t *testing.T, all ...downstream.Status) statusv3.ClientStatusDiscoveryServiceClient {
 	t.Helper()
+	return statusClientOf(t, &admin.Pages{State: fleet{all: all}, Commands: state{}})
+}
+
+func statusClientOf(t *testing.T, p *admin.Pages) statusv3.ClientStatusDiscoveryServiceClient {
+	t.Helper()
 	mux := http.NewServeMux()
-	p := &admin.Pages{State: fleet{all: all}, Commands: state{}}
 	p.Handle(mux)
 	s := httptest.NewUnstartedServer(mux)
 	s.Config.Protocols = new(http.Protocols)
@@ -123,6 +127,37 @@ func TestClientStatus_CSDS1(t *testing.T) {
 	}
 	if r, err := stream.Recv(); err == nil {
 		t.Errorf("the stream goes on: %q", shown(r))
+	}
+}
+
+// broken is a relay in which a look at the clients panics.
+type broken struct{ state }
+
+func (broken) Clients(string, delivery.Wanted) []downstream.Status { panic("broken") }
+
+// A panic ends the call, in whatever goroutine gRPC carries it out (SUR-6).
+func TestClientStatusContained_SUR6(t *testing.T) {
+	contain := func(f func() error) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = status.Error(codes.Internal, fmt.Sprint(v))
+			}
+		}()
+		return f()
+	}
+	client := statusClientOf(t, &admin.Pages{State: broken{}, Commands: state{}, Contain: contain})
+	if _, err := client.FetchClientStatus(t.Context(), &statusv3.ClientStatusRequest{}); status.Code(err) != codes.Internal {
+		t.Errorf("fetching: %v", err)
+	}
+	stream, err := client.StreamClientStatus(t.Context())
+	if err == nil {
+		err = stream.Send(&statusv3.ClientStatusRequest{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.Internal {
+		t.Errorf("streaming: %v", err)
 	}
 }
 

@@ -34,6 +34,7 @@ type Pages struct {
 	Log      *slog.Logger                   // of commands that were refused
 	Audit    *slog.Logger                   // of those that were carried out
 	Operator func(req *http.Request) string // whose request it is; "" if nobody knows
+	Contain  func(func() error) error       // calls a function, and gives a panic in it as an error; nil: it does not
 }
 
 // Handle adds the pages to a mux.
