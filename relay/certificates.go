@@ -51,7 +51,10 @@ func certificateIn(key, file string) admin.Certificate {
 		v.Error = err.Error()
 		return v
 	}
-	block, _ := pem.Decode(data)
+	block, rest := pem.Decode(data)
+	for block != nil && block.Type != "CERTIFICATE" { // a file may have its key first
+		block, rest = pem.Decode(rest)
+	}
 	if block == nil {
 		v.Error = "no certificate in PEM form"
 		return v

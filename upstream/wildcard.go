@@ -55,6 +55,7 @@ type unheard struct {
 func (k *streamLink) awaitAll(sub wire.Subscription, first bool, now time.Time) {
 	if _, all := withoutWildcard(sub.Unsubscribe); all {
 		delete(k.unheard, sub.TypeURL)
+		k.client.report.noteQuiet(sub.TypeURL, false)
 	}
 	w := &k.client.remote.up.wildcards
 	_, all := withoutWildcard(sub.Subscribe)
@@ -104,6 +105,7 @@ func (k *streamLink) heardAll(r *wire.Received) {
 	case !q.explicit:
 		w.answered.Store(true)
 	case len(r.Resources) == 0:
+		c.report.noteQuiet(r.TypeURL, false)
 		return // an answer to either of the two requests
 	case !w.needed.Swap(true):
 		c.report.log.Info(`endpoint answers "*" and no first request that names nothing: asking for both from now on`,

@@ -118,8 +118,12 @@ func TestSUB14Explicit(t *testing.T) {
 				t.Errorf("unanswered: %q", got)
 			}
 			ss.respond(clusters, "0")
+			ss.asked(time.Second, "ack")
+			if got := r.Status().Unanswered; len(got) > 0 {
+				t.Errorf("unanswered after an empty answer: %q", got)
+			}
 			ss.respond(clusters, "1", "a")
-			ss.asked(time.Second, "ack", "ack")
+			ss.asked(time.Second, "ack")
 			if got := r.Status().Unanswered; len(got) > 0 {
 				t.Errorf("unanswered: %q", got)
 			}
@@ -155,6 +159,17 @@ func TestSUB14Explicit(t *testing.T) {
 			ss.asked(time.Second, "cluster nothing", "clusterloadassignment e")
 			r.store.(*memStore).want(0, []wire.Subscription{sub(endpoints, "e")}, unsub(clusters, "*"))
 			ss.asked(2*explicitAfter, "cluster *")
+			if got := r.Status().Unanswered; len(got) > 0 {
+				t.Errorf("unanswered: %q", got)
+			}
+		},
+		"SUB-14 a wildcard that is let go unanswered": func(t *testing.T, run begin) {
+			t.Helper()
+			r, accept := run(WildcardAuto, sub(clusters, "*"), sub(endpoints, "e"))
+			ss := accept()
+			ss.asked(2*explicitAfter, "cluster nothing", "clusterloadassignment e", "cluster *")
+			r.store.(*memStore).want(0, []wire.Subscription{sub(endpoints, "e")}, unsub(clusters, "*"))
+			ss.asked(time.Second, "cluster *")
 			if got := r.Status().Unanswered; len(got) > 0 {
 				t.Errorf("unanswered: %q", got)
 			}

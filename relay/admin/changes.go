@@ -103,7 +103,11 @@ func (p *Pages) spread(all []Change) {
 	for i := range all {
 		c := &all[i]
 		k := key{c.Upstream, c.Scope, c.TypeURL, c.Name}
-		if last[k] == nil && c.New != "" {
+		if _, later := last[k]; later {
+			continue
+		}
+		last[k] = nil // nobody has what was removed
+		if c.New != "" {
 			c.Clients = new(Spread)
 			last[k] = c.Clients
 			wanted[[2]string{c.TypeURL, c.Name}] = true

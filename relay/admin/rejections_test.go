@@ -84,11 +84,11 @@ func TestChangesPage(t *testing.T) {
 		faulty: faulty{clients: []downstream.Status{
 			client("a", "s", delivery.StatusAcked), client("b", "s", delivery.StatusNacked), client("c", "s", delivery.StatusStale), client("d", "other", delivery.StatusAcked),
 		}},
-		changes: []admin.Change{change("s", "0", "1", 0), change("s", "1", "2", time.Minute), change("other", "1", "", 0)},
+		changes: []admin.Change{change("s", "0", "1", 0), change("s", "1", "2", time.Minute), change("other", "1", "", 0), change("other", "0", "1", -time.Minute)},
 	}
 	var got admin.Changes
 	ask(t, of, "/changes?since=1h", &got)
-	if len(got.Changes) != 3 || got.Changes[0].New != "2" || got.Changes[1].Clients != nil || got.Changes[2].Clients != nil {
+	if len(got.Changes) != 4 || got.Changes[0].New != "2" || got.Changes[1].Clients != nil || got.Changes[2].Clients != nil || got.Changes[3].Clients != nil {
 		t.Fatalf("got %+v", got)
 	}
 	if s := got.Changes[0].Clients; s == nil || fmt.Sprint(*s) != "{3 3 1 1 2 [b c]}" {
