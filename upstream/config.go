@@ -144,6 +144,7 @@ const (
 
 func (c Config) withDefaults() (Config, error) {
 	c.APIType = cmp.Or(c.APIType, AggregatedDeltaGRPC)
+	c.Wildcard = cmp.Or(c.Wildcard, WildcardAuto)
 	if err := c.APIType.check(); err != nil && c.APIType != REST {
 		return c, err
 	}

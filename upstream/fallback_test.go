@@ -884,6 +884,19 @@ func TestAnswersSomethingElse_SUR2(t *testing.T) {
 	})
 }
 
+// deliverBoth answers requests for clusters and endpoints.
+func (ss *serverStream) deliverBoth() {
+	ss.t.Helper()
+	for range 2 {
+		ss.next()
+	}
+	ss.respond(clusters, "1", "c")
+	ss.respond(endpoints, "1", "e")
+	for range 2 {
+		ss.answer()
+	}
+}
+
 // A server that falls mute is left although what it is asked for first is lost at the next endpoint too: both are asked for
 // something else at once.
 func TestLostAtBoth_SUR2(t *testing.T) {
@@ -895,14 +908,7 @@ func TestLostAtBoth_SUR2(t *testing.T) {
 		obs := &recorder{}
 		s := run(t, newUpstream(t, cfg), newStore(sub(clusters, "*"), sub(endpoints, "e")), obs)
 		ss := a.accept()
-		for range 2 {
-			ss.next()
-		}
-		ss.respond(clusters, "1", "c")
-		ss.respond(endpoints, "1", "e")
-		for range 2 {
-			ss.answer()
-		}
+		ss.deliverBoth()
 		begun := time.Now()
 		lost := a.accept().next()
 		b.accept().next() // it says nothing either
@@ -936,14 +942,7 @@ func TestLostInAProbe_SUR2_LOC6(t *testing.T) {
 		u, obs := newUpstream(t, cfg), &recorder{}
 		s := run(t, u, newStore(sub(clusters, "*"), sub(endpoints, "e")), obs)
 		ss := b.accept()
-		for range 2 {
-			ss.next()
-		}
-		ss.respond(clusters, "1", "c")
-		ss.respond(endpoints, "1", "e")
-		for range 2 {
-			ss.answer()
-		}
+		ss.deliverBoth()
 		a := n.serve("a")
 		lost := a.accept().next()
 		if again := b.accept().next(); again.GetTypeUrl() != lost.GetTypeUrl() {

@@ -119,7 +119,7 @@ func (c *grpcClient) next() time.Time {
 	at := moment.Earlier(c.held.next(), c.retryAt())
 	for k := range c.links() {
 		if k.line.serving() {
-			at = moment.Earlier(at, moment.Earlier(moment.Earlier(k.nacks.next(), k.addedAt()), k.quietAt()))
+			at = moment.Earlier(at, k.next())
 		}
 	}
 	return at

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/moment"
 	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -374,6 +375,11 @@ func (k *streamLink) answerWaiting(typeURL string) {
 	if e, reason := k.nacks.take(typeURL, time.Now()); reason != nil {
 		k.reply(e, reason)
 	}
+}
+
+// next is when elapse has something to do; zero: never.
+func (k *streamLink) next() time.Time {
+	return moment.Earlier(moment.Earlier(k.nacks.next(), k.addedAt()), k.quietAt())
 }
 
 // elapse writes the NACKs that have waited long enough, and asks for names that have.

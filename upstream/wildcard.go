@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,7 @@ type WildcardForm string
 
 // The forms.
 const (
-	WildcardAuto     WildcardForm = "auto"     // the legacy one, and "*" beside it where that is not answered; the zero value too
+	WildcardAuto     WildcardForm = "auto"     // the legacy one, and "*" beside it where that is not answered; the default
 	WildcardLegacy   WildcardForm = "legacy"   // a first request that names nothing
 	WildcardExplicit WildcardForm = "explicit" // "*"
 )
@@ -32,12 +33,10 @@ type wildcards struct {
 	needed   atomic.Bool // "*" brought what such a request did not
 }
 
-func (w *wildcards) auto() bool { return w.form == "" || w.form == WildcardAuto }
-
 // of is the form in which a stream that begins asks: auto stands for both, one behind the other.
 func (w *wildcards) of() WildcardForm {
 	switch {
-	case !w.auto():
+	case w.form != WildcardAuto:
 		return w.form
 	case w.needed.Load():
 		return WildcardAuto
@@ -53,13 +52,12 @@ type unheard struct {
 
 // awaitAll notes that a type's wildcard was asked for, or let go.
 func (k *streamLink) awaitAll(sub wire.Subscription, first bool, now time.Time) {
-	if _, all := withoutWildcard(sub.Unsubscribe); all {
+	if slices.Contains(sub.Unsubscribe, wildcard) {
 		delete(k.unheard, sub.TypeURL)
 		k.client.report.noteQuiet(sub.TypeURL, false)
 	}
 	w := &k.client.remote.up.wildcards
-	_, all := withoutWildcard(sub.Subscribe)
-	if !all || !first || len(sub.Versions) > 0 || k.client.cfg.APIType.State() || !w.auto() || w.needed.Load() {
+	if !first || !slices.Contains(sub.Subscribe, wildcard) || len(sub.Versions) > 0 || k.client.cfg.APIType.State() || w.form != WildcardAuto || w.needed.Load() {
 		return
 	}
 	if k.unheard == nil {
