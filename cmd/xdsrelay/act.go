@@ -155,7 +155,7 @@ func (o *actFlags) act(path, question string, c *admin.Command) error {
 	if idle == len(answers) {
 		return &cli.Error{Code: cli.ExitFailure, Err: errors.New("there was nothing to do"), Hint: "xdsrelay held shows what is held"}
 	}
-	return outcome(&o.adminFlags, failures(answers), len(answers), "mend the cause, and run the command again for these: what is done already stays as it is")
+	return o.outcome(failures(answers), len(answers), "mend the cause, and run the command again for these: what is done already stays as it is")
 }
 
 // errPartly is that a relay did not do it in every scope.
@@ -216,7 +216,7 @@ func failures[T any](answers []adminclient.Answer[T]) (all []error) {
 
 // outcome is the error of a command that some relays did not carry out. again is the hint if nothing
 // better is known.
-func outcome(o *adminFlags, failed []error, relays int, again string) error {
+func (o *adminFlags) outcome(failed []error, relays int, again string) error {
 	if len(failed) == 0 {
 		return nil
 	}

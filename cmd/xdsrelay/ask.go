@@ -91,7 +91,7 @@ func showOnce[T any](o *askFlags, relays *adminclient.Client, path string, table
 		}
 		_, err = out.Write(text.Bytes())
 	}
-	return cmp.Or(err, wrong, outcome(&o.adminFlags, failures(answers), len(answers), ""))
+	return cmp.Or(err, wrong, o.outcome(failures(answers), len(answers), ""))
 }
 
 // wide reports whether nothing is cut.

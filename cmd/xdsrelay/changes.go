@@ -143,7 +143,7 @@ over all relays. Without --version it is the one that the relays have.
 			answers := adminclient.Get[admin.Reach](ctx, relays, w.path)
 			cancel()
 			if failed := failures(answers); len(failed) > 0 {
-				return outcome(&o, failed, len(answers), "")
+				return o.outcome(failed, len(answers), "")
 			}
 			done := w.look(answers)
 			if done || time.Now().After(end) || !backoff.Sleep(cmd.Context(), time.Second/2) {
@@ -358,7 +358,7 @@ The bundle has no payloads, tokens and keys. It has names, nodes' IDs, addresses
 			return cli.Usage(err, "")
 		}
 		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes of %s\n", args[0], len(bundle), plural(len(relays.Addresses()), "relay"))
-		return outcome(&o, failed, len(relays.Addresses()), "errors.txt in the bundle says what is missing")
+		return o.outcome(failed, len(relays.Addresses()), "errors.txt in the bundle says what is missing")
 	})
 	return cmd
 }

@@ -54,7 +54,7 @@ sensitive. It shows the size of payloads of unknown types.
 		if err != nil {
 			return err
 		}
-		return outcome(&o.adminFlags, failures(answers), len(answers), "")
+		return o.outcome(failures(answers), len(answers), "")
 	})
 	return cmd
 }

@@ -100,7 +100,7 @@ func (o *actFlags) list() error {
 	if err != nil {
 		return err
 	}
-	return outcome(&o.adminFlags, failures(answers), len(answers), "")
+	return o.outcome(failures(answers), len(answers), "")
 }
 
 func generationsText(w io.Writer, answers []adminclient.Answer[[]admin.Generations], now time.Time) error {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Resource is one name on /resources.
@@ -21,6 +22,18 @@ type ResourceFilter struct {
 	Key      string // of one name
 	Resolved string // the same where the relay resolves names by itself
 	Payloads bool   // with them
+}
+
+// newResourceFilter is for a type and a name, each "" for all.
+func newResourceFilter(typeURL, name string) (f ResourceFilter, err error) {
+	f.TypeURL = typeURL
+	if f.Key, err = keyer.Key(name); err != nil {
+		return f, Wrong("name: %v", err)
+	}
+	if f.Resolved, err = keyer.ResolvedKey(name); err != nil {
+		return f, Wrong("name: %v", err)
+	}
+	return f, nil
 }
 
 // Scopes is /scopes: what the aggregation rules come to for the clients that are there now, in the form in

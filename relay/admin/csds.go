@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -70,9 +69,13 @@ func (p *Pages) contained(f func() error) error {
 // IsStatus reports whether a request is one of the client status discovery service.
 func IsStatus(req *http.Request) bool { return strings.HasPrefix(req.URL.Path, statusPath) }
 
+func gets(req *http.Request) bool {
+	return req.Method == http.MethodGet || req.Method == http.MethodHead
+}
+
 // LooksOnly reports whether a request changes nothing: it is a GET, or one of the client status discovery service.
 func LooksOnly(req *http.Request) bool {
-	return req.Method == http.MethodGet || req.Method == http.MethodHead || IsStatus(req)
+	return gets(req) || IsStatus(req)
 }
 
 // StreamClientStatus answers each request of the stream.
@@ -199,12 +202,7 @@ func xdsConfig(url string, t *downstream.TypeView, d *delivery.Detail, state boo
 }
 
 // valid makes a string valid for protobuf.
-func valid(s string) string {
-	if utf8.ValidString(s) {
-		return s
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 var (
 	errNodeMetadata = errors.New("node_metadatas: the relay keeps no metadata of its clients; match node_id")

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Index is a line for each page, for the front page of the port.
@@ -90,18 +88,17 @@ func (p *Pages) scopes(w http.ResponseWriter, q query) error {
 // one name or payload=true is asked for. It writes one element at a time.
 func (p *Pages) resources(w http.ResponseWriter, q query) (err error) {
 	name := q.Get("name")
-	f := ResourceFilter{TypeURL: q.typeURL(), Payloads: name != ""}
+	payloads := name != ""
 	if q.Has("payload") {
-		if f.Payloads, err = q.flag("payload"); err != nil {
+		if payloads, err = q.flag("payload"); err != nil {
 			return err
 		}
 	}
-	if f.Key, err = keyer.Key(name); err != nil {
-		return Wrong("name: %v", err)
+	f, err := newResourceFilter(q.typeURL(), name)
+	if err != nil {
+		return err
 	}
-	if f.Resolved, err = keyer.ResolvedKey(name); err != nil {
-		return Wrong("name: %v", err)
-	}
+	f.Payloads = payloads
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriter(w)
 	defer func() { _ = out.Flush() }() // the client is gone if this fails

@@ -33,7 +33,7 @@ const (
 
 // IsStatic reports whether a request is for a part of the page for browsers. These parts say nothing of the relay.
 func IsStatic(req *http.Request) bool {
-	return (req.Method == http.MethodGet || req.Method == http.MethodHead) && (req.URL.Path == "/ui" || strings.HasPrefix(req.URL.Path, uiPath))
+	return gets(req) && (req.URL.Path == "/ui" || strings.HasPrefix(req.URL.Path, uiPath))
 }
 
 // WantsPage reports whether a request for the front page is of a browser.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Why says for one stream of a node why it has a resource, or why it does not.
@@ -31,13 +30,9 @@ func (p *Pages) why(w http.ResponseWriter, q query) error {
 	if node == "" || typeURL == "" || name == "" {
 		return Wrong("node, type and name are required")
 	}
-	f := ResourceFilter{TypeURL: typeURL}
-	var err error
-	if f.Key, err = keyer.Key(name); err != nil {
-		return Wrong("name: %v", err)
-	}
-	if f.Resolved, err = keyer.ResolvedKey(name); err != nil {
-		return Wrong("name: %v", err)
+	f, err := newResourceFilter(typeURL, name)
+	if err != nil {
+		return err
 	}
 	all := []Why{}
 	for _, c := range p.State.Clients(node, only(typeURL, name)) {
