@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -37,7 +36,7 @@ func (o Operator) Generations() []Generation {
 func (b *burst) changes() (all []TypeChanges) {
 	for name, r := range b.before {
 		i, found := slices.BinarySearchFunc(all, name.table.typeURL, func(x TypeChanges, typeURL string) int {
-			return cmp.Or(cmp.Compare(RankOf(x.TypeURL), RankOf(typeURL)), cmp.Compare(x.TypeURL, typeURL))
+			return compareTypes(x.TypeURL, typeURL)
 		})
 		if !found {
 			all = slices.Insert(all, i, TypeChanges{TypeURL: name.table.typeURL})

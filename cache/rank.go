@@ -1,5 +1,7 @@
 package cache
 
+import "cmp"
+
 // Rank orders types make-before-break. Pending types of one stream go out by rising rank, and
 // removals of clusters and endpoints last (ADS-1).
 type Rank int8
@@ -41,6 +43,11 @@ func RankOf(typeURL string) Rank {
 		return r
 	}
 	return RankOther
+}
+
+// compareTypes orders types by their ranks, and those of a rank by their URLs.
+func compareTypes(a, b string) int {
+	return cmp.Or(cmp.Compare(RankOf(a), RankOf(b)), cmp.Compare(a, b))
 }
 
 // Waits reports whether removals of the type wait for later types.

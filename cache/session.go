@@ -54,11 +54,7 @@ func (s Session) Sequence() uint64 {
 // inOrder compares tables by the order in which clients are sent their types: a server mostly
 // answers in the order of the requests.
 func inOrder(a, b *Table) int {
-	return cmp.Or(
-		cmp.Compare(RankOf(a.typeURL), RankOf(b.typeURL)),
-		cmp.Compare(a.typeURL, b.typeURL),
-		cmp.Compare(a.kind, b.kind),
-	)
+	return cmp.Or(compareTypes(a.typeURL, b.typeURL), cmp.Compare(a.kind, b.kind))
 }
 
 // on lists the tables that an upstream stream carries, in order. If each type has its own

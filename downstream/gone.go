@@ -84,6 +84,11 @@ func (st *stream) ended(c *closing, err error) Gone {
 	return x
 }
 
+// cutOff reports whether a stream ended with its connection, which the relay closed and not the client.
+func (st *stream) cutOff(err error) bool {
+	return status.Code(err) == codes.Canceled && identity.ClientOf(st.link.grpc.Context()).Conn().CutOff()
+}
+
 func (st *stream) why(c *closing, err error) Why {
 	switch {
 	case err == ErrRetired: //nolint:errorlint // the very error
@@ -94,7 +99,7 @@ func (st *stream) why(c *closing, err error) Why {
 		return WhyDrain
 	case refuses(err), st.link.refused:
 		return WhyRefused
-	case status.Code(err) == codes.Canceled && identity.ClientOf(st.link.grpc.Context()).Conn().CutOff():
+	case st.cutOff(err):
 		return WhyKeepalive
 	case status.Code(err) == codes.Unavailable, status.Code(err) == codes.Internal:
 		return WhyUnserved

@@ -40,7 +40,7 @@ func (st *stream) farewell(c *closing, err error) {
 	case st.subscriber == nil && status.Code(err) == codes.PermissionDenied: // access.verify has a line of its own
 	case refuses(err) || st.link.refused && err != nil:
 		st.shared.turnAway(ctx, "the relay refuses a client", &st.standing.peer, st.standing.node, err)
-	case status.Code(err) == codes.Canceled && identity.ClientOf(ctx).Conn().CutOff() && !isClosed(c.drained) && !isClosed(c.stopped):
+	case st.cutOff(err) && !isClosed(c.drained) && !isClosed(c.stopped):
 		st.shared.turnAway(ctx, "keepalive ended a client's connection: the client answers no pings, or sends too many", &st.standing.peer, st.standing.node, err)
 	}
 }

@@ -196,7 +196,7 @@ func (w *typeSub) inspectRejections(x *Insight) {
 	}
 	if a.list != nil {
 		within := func(e *cache.Entry) bool {
-			return a.list.content.Empty() || e.Changed() >= a.list.content.First && e.Changed() <= a.list.content.Last
+			return a.list.content.Empty() || a.list.content.Has(e.Changed())
 		}
 		for sub := range w.subs.names.all() {
 			if within(sub.entry) {
@@ -264,7 +264,7 @@ func (w *typeSub) detail(e *cache.Entry, name, by string, sent, exists bool, ack
 		d.Status = StatusMissing
 	case w.again.lacks(e, e.Changed()):
 		d.Status = StatusNacked
-	case w.again != nil && w.again.list != nil && e.Changed() >= w.again.list.content.First && e.Changed() <= w.again.list.content.Last:
+	case w.again != nil && w.again.list != nil && w.again.list.content.Has(e.Changed()):
 		d.Status = StatusNacked
 	case !sent, acks != Acknowledged && e.Changed() > w.progress.settled:
 		d.Status = StatusStale

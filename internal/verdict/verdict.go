@@ -57,6 +57,9 @@ func (s *Span) Cover(o Span) {
 	}
 }
 
+// Has reports whether a change is in it.
+func (s Span) Has(change uint64) bool { return s.First <= change && change <= s.Last }
+
 // Touches reports whether two spans have a number in common.
 func (s Span) Touches(o Span) bool {
 	return !s.Empty() && !o.Empty() && s.First <= o.Last && o.First <= s.Last
