@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 )
 
 // demand is something that the relay asks its server for: one name, a glob or "*". It exists from
@@ -262,7 +262,7 @@ func (q *demandQueue) addIdle(i *demand) {
 // leaveIdle notes that a demand is not idle any more.
 func (q *demandQueue) leaveIdle(i *demand) {
 	if i.entry != nil {
-		q.idle = few.Without(q.idle, i)
+		q.idle = smallmap.Without(q.idle, i)
 	}
 	i.table.store.vacant.remove(i)
 }

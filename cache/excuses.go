@@ -1,6 +1,6 @@
 package cache
 
-import "github.com/xdsrelay/xdsrelay/internal/few"
+import "github.com/xdsrelay/xdsrelay/internal/smallmap"
 
 // excuses is which resources of a table are missing in lists because of an error (ERR-1).
 // Guarded by Store.mu.
@@ -19,7 +19,7 @@ func (x *excuses) add(e *Entry) {
 }
 
 // drop takes the excuse of an entry back, if it has one.
-func (x *excuses) drop(e *Entry) { x.entries = few.Without(x.entries, e) }
+func (x *excuses) drop(e *Entry) { x.entries = smallmap.Without(x.entries, e) }
 
 // has reports whether an entry is excused.
 func (x *excuses) has(e *Entry) bool {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // An operator may freeze tables (GATE-4): what the server says of them from then on is held back, and
@@ -82,7 +82,7 @@ func (s *Store) thaw(now time.Time) (next time.Time) {
 		s.freezeAll(now)
 	}
 	for t := range s.due.held.frozen {
-		next = moment.Earlier(next, t.upstream.held.freeze.Until)
+		next = notify.Earlier(next, t.upstream.held.freeze.Until)
 	}
 	return next
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/hold"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
@@ -179,7 +179,7 @@ func (t *Table) guardLoss(l loss, now time.Time) {
 	case t.awaitsOthers(g, l.lost-l.gained, of, now):
 		h.all, h.of = true, of
 		s.due.held.tables = with(s.due.held.tables, t)
-		s.due.held.clock.Wait(now, moment.Later(now.Add(s.source.Quiet), t.upstream.othersCome(&s.source)))
+		s.due.held.clock.Wait(now, notify.Later(now.Add(s.source.Quiet), t.upstream.othersCome(&s.source)))
 	case l.lost > 0 && !h.active() && before >= fewest && h.emptied(now) > 0 && t.leads():
 		s.changes.held = append(s.changes.held, Held{Upstream: s.source.Upstream, TypeURL: t.typeURL, Lost: before, Of: before, Ended: EndedAlone})
 	}

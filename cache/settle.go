@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 )
@@ -19,7 +19,7 @@ func (s Session) Settle(now time.Time) time.Time {
 	var next time.Time
 	s.store.change(func() {
 		for t := range s.store.due.clocks { // first: a collection does not wait for a name whose clock has ended
-			next = moment.Earlier(next, t.expireClocks(now))
+			next = notify.Earlier(next, t.expireClocks(now))
 		}
 		for c := range s.store.due.unsettled {
 			at := c.settlesAt()
@@ -30,16 +30,16 @@ func (s Session) Settle(now time.Time) time.Time {
 			if at.IsZero() {
 				delete(s.store.due.unsettled, c)
 			}
-			next = moment.Earlier(next, at)
+			next = notify.Earlier(next, at)
 		}
-		next = moment.Earlier(next, s.store.expireStrays(now))
+		next = notify.Earlier(next, s.store.expireStrays(now))
 		s.store.releaseDue(now)
-		next = moment.Earlier(next, s.store.thaw(now))
+		next = notify.Earlier(next, s.store.thaw(now))
 		for t := range s.store.due.ttls {
-			next = moment.Earlier(next, t.expireTTLs(now))
+			next = notify.Earlier(next, t.expireTTLs(now))
 		}
 		s.store.reviewHeld()
-		next = moment.Earlier(next, s.store.due.held.clock.Until())
+		next = notify.Earlier(next, s.store.due.held.clock.Until())
 	})
 	return next
 }
@@ -117,7 +117,7 @@ func (t *Table) expireClocks(now time.Time) time.Time {
 	for len(t.demands.clocks.queue) > 0 {
 		k := t.demands.clocks.queue[0]
 		if at := k.since.Add(t.store.source.Absent); k.runs() && now.Before(at) {
-			return moment.Earlier(at, t.makeRoom(now))
+			return notify.Earlier(at, t.makeRoom(now))
 		}
 		t.demands.clocks.queue[0] = clock{}
 		t.demands.clocks.queue = t.demands.clocks.queue[1:]

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // The state of the world cannot express the removal of endpoints, routes and secrets. They go
@@ -39,7 +39,7 @@ func (s *Store) expireStrays(now time.Time) (next time.Time) {
 	s.dropStrays(func(i *demand, since time.Time) bool {
 		at := since.Add(roomAfter)
 		if now.Before(at) {
-			next = moment.Earlier(next, at)
+			next = notify.Earlier(next, at)
 			return false
 		}
 		return !asking[i.table]

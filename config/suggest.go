@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/internal/spelling"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // unknown is the message for a key that is not among known, and the key that
@@ -23,7 +23,7 @@ func nearest(key string, candidates []string, most int) string {
 	fold := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "-", "_") }
 	best, least := "", most+1
 	for _, c := range candidates {
-		if d := spelling.Edits([]byte(fold(key)), []byte(fold(c)), least); d < least {
+		if d := keyer.Edits([]byte(fold(key)), []byte(fold(c)), least); d < least {
 			best, least = c, d
 		}
 	}

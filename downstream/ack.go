@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 )
 
 // acknowledge takes an ACK or a NACK: a NACK has error_detail (ACK-1). Either way the response is
@@ -71,7 +71,7 @@ func (st *stream) settle(t *typeState, r *discoveryRequest, b *delivery.Batch) {
 	}
 	place := st.subscriber.Place(b.Store)
 	if r.rejection == nil {
-		st.tell(t, b, verdict.Word{Kind: verdict.Accepted})
+		st.tell(t, b, ack.Outcome{Kind: ack.Accepted})
 		st.accepted(t, b)
 		if st.subscriber.Accepted(place, b) {
 			st.calm = false
@@ -82,7 +82,7 @@ func (st *stream) settle(t *typeState, r *discoveryRequest, b *delivery.Batch) {
 		return
 	}
 	parts := st.subscriber.Rejected(place, b)
-	st.tell(t, b, verdict.Word{Kind: verdict.Rejected, Parts: parts, Reason: st.standing.node + ": " + reason(r.rejection)})
+	st.tell(t, b, ack.Outcome{Kind: ack.Rejected, Parts: parts, Reason: st.standing.node + ": " + reason(r.rejection)})
 	if st.shared.siblings.rejects(st.standing.node, st, t.flow.answered()) {
 		st.subscriber.Offer()
 	}
@@ -102,7 +102,7 @@ func (st *stream) accepted(t *typeState, b *delivery.Batch) {
 }
 
 // tell tells the control planes that the client was sent a response, or how it answered (ACK-7).
-func (st *stream) tell(t *typeState, b *delivery.Batch, w verdict.Word) {
+func (st *stream) tell(t *typeState, b *delivery.Batch, w ack.Outcome) {
 	if !st.routing.routes.Listens() {
 		return
 	}

@@ -3,7 +3,7 @@ package downstream
 import (
 	"context"
 
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 )
 
 // Admission decides which clients a server takes on, and when (LIM-1, LIM-3). Its methods may be called
@@ -15,9 +15,9 @@ type Admission interface {
 	// Clients take turns (LIM-2).
 	// Without an error Done of the turn is to be called when the client was sent what is cached for it, or
 	// when sending has to wait for the client.
-	Join(ctx context.Context, who crowd.Who) (Turn, error)
+	Join(ctx context.Context, who quota.Client) (Turn, error)
 	// Poll is Join for a poll of a client that presents a version: it was served before.
-	Poll(ctx context.Context, who crowd.Who) (Turn, error)
+	Poll(ctx context.Context, who quota.Client) (Turn, error)
 }
 
 // Turn is that of one client, to join. Calling Done again does nothing.

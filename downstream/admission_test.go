@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"google.golang.org/grpc/codes"
 )
 
@@ -16,7 +16,7 @@ type gatekeeper struct {
 	done  func() // called by each Turn
 }
 
-func (g *gatekeeper) Join(ctx context.Context, _ crowd.Who) (Turn, error) {
+func (g *gatekeeper) Join(ctx context.Context, _ quota.Client) (Turn, error) {
 	select {
 	case <-time.After(g.after):
 		return g, nil
@@ -27,7 +27,9 @@ func (g *gatekeeper) Join(ctx context.Context, _ crowd.Who) (Turn, error) {
 
 func (*gatekeeper) Room() error { return nil }
 
-func (g *gatekeeper) Poll(ctx context.Context, who crowd.Who) (Turn, error) { return g.Join(ctx, who) }
+func (g *gatekeeper) Poll(ctx context.Context, who quota.Client) (Turn, error) {
+	return g.Join(ctx, who)
+}
 
 func (g *gatekeeper) Done() {
 	if g.done != nil {

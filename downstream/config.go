@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
@@ -58,7 +58,7 @@ type shared struct {
 
 	limits     atomic.Pointer[Limits]
 	identifier atomic.Pointer[string]
-	unfinished *crowd.Bounds // bytes of messages that clients have begun
+	unfinished *quota.Bounds // bytes of messages that clients have begun
 	names      names
 	lastID     atomic.Uint64
 	plans      plans
@@ -77,7 +77,7 @@ func newShared(c Config) *shared {
 	if c.FullState == nil {
 		c.FullState = keyer.TypeSet(keyer.FullStateTypes())
 	}
-	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), codec: wire.Codec(), senders: newSenders(), unfinished: crowd.NewBounds(freeUnfinished), names: names{Bounds: crowd.NewBounds(freeNames)}, retirements: retirements{since: make(map[uint64]time.Time)}}
+	s := &shared{config: c, observer: c.Observer, log: c.Log, seed: maphash.MakeSeed(), codec: wire.Codec(), senders: newSenders(), unfinished: quota.NewBounds(freeUnfinished), names: names{Bounds: quota.NewBounds(freeNames)}, retirements: retirements{since: make(map[uint64]time.Time)}}
 	if s.observer == nil {
 		s.observer = silent{}
 	}
@@ -92,7 +92,7 @@ func newShared(c Config) *shared {
 // setLimits puts limits in force.
 func (s *shared) setLimits(l Limits) {
 	s.limits.Store(l.withDefaults())
-	s.unfinished.Set(crowd.Limit{Most: l.PerClient.UnfinishedBytes, Share: l.PerClient.Share})
+	s.unfinished.Set(quota.Limit{Most: l.PerClient.UnfinishedBytes, Share: l.PerClient.Share})
 	s.names.limit(l.PerClient)
 }
 

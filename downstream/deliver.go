@@ -5,7 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -53,7 +53,7 @@ func (st *stream) deliver() error {
 	}
 	next := left.Next
 	if held {
-		next = moment.Earlier(next, st.types.patience())
+		next = notify.Earlier(next, st.types.patience())
 	}
 	if st.alarm.timer != nil || !next.IsZero() {
 		st.alarm.set(next, time.Now(), st) // sending may have taken long

@@ -10,7 +10,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
@@ -28,7 +28,7 @@ func (r toOne) Open(*corev3.Node, *keyer.Peer) (downstream.Routes, error) { retu
 func (r toOne) NodeMatters(*keyer.Peer) bool                              { return false }
 func (r toOne) Scoped(string, string) (*cache.Store, error)               { return r.store, nil }
 func (r toOne) Listens() bool                                             { return false }
-func (r toOne) Tell(*cache.Store, verdict.Word)                           {}
+func (r toOne) Tell(*cache.Store, ack.Outcome)                            {}
 func (r toOne) Scope() string                                             { return "shared" }
 func (r toOne) Reopen() (downstream.Routes, error)                        { return nil, nil }
 func (r toOne) Access() downstream.Access                                 { return nil }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -137,7 +137,7 @@ func (s *Server) call(g grpc.ServerStream, may *row, serve func(grpc.ServerStrea
 type call struct {
 	grpc.ServerStream
 
-	who   crowd.Who
+	who   quota.Client
 	watch *identity.Client // the connection, if it may have only so many calls of the method; else nil
 	first *time.Timer      // ends a call that sends no request; nil: none does
 }
@@ -155,7 +155,7 @@ func (c *call) RecvMsg(m any) error {
 // server drains: health checks are answered until the end.
 func (s *Server) begin(g grpc.ServerStream, may *row) (*call, error) {
 	peer := peerOf(g.Context())
-	c := &call{ServerStream: g, who: crowd.Of(&peer)}
+	c := &call{ServerStream: g, who: quota.ClientOf(&peer)}
 	if may.watches > 0 {
 		c.watch = identity.ClientOf(g.Context())
 	}
@@ -191,6 +191,6 @@ func (s *Server) end(c *call) {
 	delete(s.calls, c)
 	s.leavePlace(c.who)
 	if c.watch != nil {
-		crowd.AddTo(s.watches, c.watch, -1)
+		quota.AddTo(s.watches, c.watch, -1)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/connections"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -228,7 +228,7 @@ type testRouter struct {
 	open  int
 	plan  int // the number of the plan in force
 
-	words    []verdict.Word // what Routes.Tell was told
+	words    []ack.Outcome // what Routes.Tell was told
 	accepted []acceptance
 }
 
@@ -316,7 +316,7 @@ func (r *testRoutes) Named(name keyer.Name) (*cache.Store, string, error) {
 
 func (r *testRoutes) Listens() bool { return true }
 
-func (r *testRoutes) Tell(_ *cache.Store, w verdict.Word) {
+func (r *testRoutes) Tell(_ *cache.Store, w ack.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.words = append(r.words, w)
@@ -353,7 +353,7 @@ func (r *testRouter) rejections() (all []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.words {
-		if w.Kind == verdict.Rejected {
+		if w.Kind == ack.Rejected {
 			all = append(all, fmt.Sprintf("%s %d %s", w.TypeURL, w.Of.Last, w.Reason))
 		}
 	}

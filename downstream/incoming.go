@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -87,9 +87,9 @@ func (g *incoming) large(n int, m any) error {
 	message := g.shared.unfinished.Begin()
 	defer message.End()
 	var all mem.BufferSlice
-	who := func() crowd.Who {
+	who := func() quota.Client {
 		peer := peerOf(g.Context())
-		return crowd.Of(&peer)
+		return quota.ClientOf(&peer)
 	}
 	for got := 0; got < n; {
 		next := min(n-got, max(freeUnfinished, min(got, largestPart)))

@@ -4,7 +4,7 @@ import (
 	"runtime"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // What a stream's owner knows of its client, operators are told by whoever becomes the owner for that:
@@ -118,7 +118,7 @@ func (v *TypeView) judge(t *typeState) {
 		if since.IsZero() {
 			since = t.flow.sentAt
 		}
-		v.BehindSince = moment.Earlier(since, v.BehindSince)
+		v.BehindSince = notify.Earlier(since, v.BehindSince)
 	}
 	switch {
 	case t.rejecting:

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -182,7 +182,7 @@ func unserved(err error) bool { return refusal(err) != nil || crowded(err) != ni
 
 // names bounds what the names of all streams and polls weigh, by the limits and by whether memory is short.
 type names struct {
-	*crowd.Bounds
+	*quota.Bounds
 
 	mu     sync.Mutex   // guards what follows
 	limits ClientLimits // in force
@@ -211,5 +211,5 @@ func (n *names) bound() {
 	if most == 0 && n.short {
 		most = n.limits.NamesWhileShort
 	}
-	n.Set(crowd.Limit{Most: most, Share: n.limits.Share})
+	n.Set(quota.Limit{Most: most, Share: n.limits.Share})
 }

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// quota limits the names that a request adds to a stream's subscriptions (OPS-5). nil has no limit.
-type quota struct {
+// nameQuota limits the names that a request adds to a stream's subscriptions (OPS-5). nil has no limit.
+type nameQuota struct {
 	limits  *Limits
 	where   string // the limits hold, for people to read
 	places  []*delivery.Place
@@ -20,13 +20,13 @@ type quota struct {
 	refused map[Limit]*refusedError // one for all names
 }
 
-// newQuota returns the quota of a request for a stream that may have so much more. It is
+// newNameQuota returns the quota of a request for a stream that may have so much more. It is
 // nil if the request cannot pass the limit, as nearly all requests.
-func newQuota(l *Limits, left allowance, where string, places []*delivery.Place, typeURL string, subscribe, unsubscribe []string) *quota {
+func newNameQuota(l *Limits, left allowance, where string, places []*delivery.Place, typeURL string, subscribe, unsubscribe []string) *nameQuota {
 	if left.has(subscribe) {
 		return nil
 	}
-	q := &quota{
+	q := &nameQuota{
 		limits: l, where: where, places: places, typeURL: typeURL, left: left,
 		added: make(map[string]bool), refused: make(map[Limit]*refusedError),
 	}
@@ -49,7 +49,7 @@ func bytesOf(name string) int {
 }
 
 // check returns why a name is refused that has no room, and counts it.
-func (q *quota) check(spelling string, o Observer) error {
+func (q *nameQuota) check(spelling string, o Observer) error {
 	limit := q.admits(spelling)
 	if limit == "" {
 		return nil
@@ -60,7 +60,7 @@ func (q *quota) check(spelling string, o Observer) error {
 
 // admits returns the limit that is in the way of a name; "" if the client may subscribe to it. It always
 // may to one that it subscribes to.
-func (q *quota) admits(spelling string) Limit {
+func (q *nameQuota) admits(spelling string) Limit {
 	switch {
 	case q == nil || q.added[spelling] || storeOf(q.places, q.typeURL, spelling) != nil:
 		return ""
@@ -76,7 +76,7 @@ func (q *quota) admits(spelling string) Limit {
 }
 
 // refusal returns why a name beyond a limit is refused.
-func (q *quota) refusal(limit Limit) *refusedError {
+func (q *nameQuota) refusal(limit Limit) *refusedError {
 	r := q.refused[limit]
 	if r == nil {
 		switch limit {

@@ -9,7 +9,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -159,9 +159,9 @@ func admit(ctx context.Context, a Admission, client *keyer.Peer, presents bool) 
 	case a == nil:
 		return nil, nil //nolint:nilnil // because there is nothing to end
 	case presents:
-		return a.Poll(ctx, crowd.Of(client))
+		return a.Poll(ctx, quota.ClientOf(client))
 	default:
-		return a.Join(ctx, crowd.Of(client))
+		return a.Join(ctx, quota.ClientOf(client))
 	}
 }
 
@@ -189,6 +189,6 @@ func (s *Server) removePoll(p *poll) {
 	s.polling.payloads.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	crowd.AddTo(s.polling.held, p.caller(), -1)
+	quota.AddTo(s.polling.held, p.caller(), -1)
 	s.remove(p.standing.id, p)
 }

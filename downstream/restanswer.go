@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -147,7 +147,7 @@ func (p *poll) answer() *answer {
 	if p.failed != "" {
 		pollers.fails(p.client, "")
 	}
-	p.tell(verdict.Word{Kind: verdict.Sent})
+	p.tell(ack.Outcome{Kind: ack.Sent})
 	observer.Sent(typeURL, len(p.held.Resources), 0, text.encoded.Body.Size(), 0)
 	if !p.held.Received.IsZero() {
 		observer.Propagated(typeURL, time.Since(p.held.Received))

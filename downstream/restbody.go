@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 )
 
@@ -17,7 +17,7 @@ var errTooManyBodies = &restjson.StatusError{
 // meteredBody is the body of a poll that is being read: a message that may not be finished (OPS-5, LIM-1).
 type meteredBody struct {
 	io.ReadCloser
-	message *crowd.Part
+	message *quota.Part
 	from    string // the client's address
 	client  *identity.Client
 	over    bool // it was one too many
@@ -27,7 +27,7 @@ type meteredBody struct {
 func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.client.Conn().Took(n)
-	if !b.message.Add(n, func() crowd.Who { return crowd.Who{Address: crowd.AddressOf(b.from)} }) {
+	if !b.message.Add(n, func() quota.Client { return quota.Client{Address: quota.AddressOf(b.from)} }) {
 		b.over = true
 		return n, errTooManyBodies
 	}

@@ -8,9 +8,9 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
@@ -35,11 +35,11 @@ func newPolling(c *closing) *polling {
 // caller is a client that polls, as far as polls_per_client goes: behind one address there may be a whole
 // fleet, with one identity.
 type caller struct {
-	from crowd.Who
+	from quota.Client
 	node string
 }
 
-func (p *poll) caller() caller { return caller{crowd.Of(&p.standing.peer), p.standing.node} }
+func (p *poll) caller() caller { return caller{quota.ClientOf(&p.standing.peer), p.standing.node} }
 
 // poll is one poll: a stream of one request and at most one response. It ends with the answer. The
 // next request presents everything that a stream would remember: version_info is that of the last
@@ -72,7 +72,7 @@ type poll struct {
 
 // pollRefusals are the names of a poll that the relay refuses, and what it may ask for.
 type pollRefusals struct {
-	part  *crowd.Part           // what its names weigh, of all names; nil: little
+	part  *quota.Part           // what its names weigh, of all names; nil: little
 	names []delivery.NamedError // those that get an answer
 	left  allowance             // for further ones
 }
@@ -85,7 +85,7 @@ func newPoll(s *shared, polling *polling, peer keyer.Peer, came arrival, r *disc
 		return nil, err
 	}
 	p := &poll{
-		shared: s, polling: polling, request: r, came: came, client: clientOf(peer, r), bell: wake.New(),
+		shared: s, polling: polling, request: r, came: came, client: clientOf(peer, r), bell: notify.New(),
 		standing: standing{
 			id: s.lastID.Add(1), peer: peer, since: time.Now(), node: clip(node.GetId()), cluster: clip(node.GetCluster()),
 		},
@@ -113,15 +113,15 @@ func (p *poll) subscribe() error {
 	typeURL, l := p.request.GetTypeUrl(), p.shared.limits.Load()
 	ch := newChange(p.routing.routes, &typeState{url: typeURL})
 	total := p.reservePoll(names)
-	quota := newQuota(l, l.left(0, 0, total), "in one poll", nil, typeURL, names, nil)
-	p.refused.left = l.answerable(0, 0, forAnswers(quota, total, names))
+	limit := newNameQuota(l, l.left(0, 0, total), "in one poll", nil, typeURL, names, nil)
+	p.refused.left = l.answerable(0, 0, forAnswers(limit, total, names))
 	seen := make(map[string]bool, len(names))
 	for _, spelling := range names {
 		if seen[spelling] {
 			continue
 		}
 		seen[spelling] = true
-		store, name, err := p.locateFor(ch.routes, spelling, quota)
+		store, name, err := p.locateFor(ch.routes, spelling, limit)
 		if r := refusal(err); r != nil {
 			p.refuse(spelling, r)
 			continue
@@ -155,11 +155,11 @@ func (p *poll) reservePoll(names []string) *int {
 		return nil
 	}
 	p.refused.part = p.shared.names.Begin()
-	return new(p.refused.part.Grow(asked, func() crowd.Who { return crowd.Of(&p.standing.peer) }))
+	return new(p.refused.part.Grow(asked, func() quota.Client { return quota.ClientOf(&p.standing.peer) }))
 }
 
 // locateFor returns the store and the key of a name that is within the limits.
-func (p *poll) locateFor(routes Routes, spelling string, quota *quota) (*cache.Store, cache.Name, error) {
+func (p *poll) locateFor(routes Routes, spelling string, limit *nameQuota) (*cache.Store, cache.Name, error) {
 	l := p.shared.limits.Load()
 	if err := tooLong(spelling, l.PerClient.NameBytes); err != nil { // ABS-4
 		p.shared.observer.Limited(LimitName)
@@ -170,7 +170,7 @@ func (p *poll) locateFor(routes Routes, spelling string, quota *quota) (*cache.S
 		p.shared.observer.Limited(c.limit)
 	}
 	if err == nil {
-		err = quota.check(spelling, p.shared.observer)
+		err = limit.check(spelling, p.shared.observer)
 	}
 	return store, name, err
 }
@@ -219,7 +219,7 @@ func (p *poll) close() {
 
 // ring notes that the content may have changed. It may be called from any goroutine.
 func (p *poll) ring() {
-	wake.Up(p.bell)
+	notify.Signal(p.bell)
 }
 
 // look takes the present content of the subscriptions. Restored resources replace nothing that the
@@ -338,13 +338,13 @@ func (p *poll) rejected() {
 	p.shared.observer.Nacked(typeURL)
 	p.log.Warn("client rejected a response", "nonce", nack.Nonce, "reason", nack.Message)
 	if current {
-		p.tell(verdict.Word{Kind: verdict.Rejected, Reason: p.standing.node + ": " + nack.Message})
+		p.tell(ack.Outcome{Kind: ack.Rejected, Reason: p.standing.node + ": " + nack.Message})
 	}
 	p.polling.pollers.rejected(p.client, nack)
 }
 
 // tell tells the control planes how the client answered the present content (ACK-7).
-func (p *poll) tell(w verdict.Word) {
+func (p *poll) tell(w ack.Outcome) {
 	w.TypeURL, w.Relay = p.request.GetTypeUrl(), p.form.Relay
 	p.routing.tell(w, p.held.Parts, nil)
 }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 )
 
 // list is JSON of so many elements.
@@ -129,11 +129,11 @@ type fullHouse struct{}
 
 func (fullHouse) Room() error { return nil }
 
-func (fullHouse) Join(context.Context, crowd.Who) (Turn, error) {
+func (fullHouse) Join(context.Context, quota.Client) (Turn, error) {
 	return nil, status.Error(codes.Unavailable, "joins")
 }
 
-func (fullHouse) Poll(context.Context, crowd.Who) (Turn, error) {
+func (fullHouse) Poll(context.Context, quota.Client) (Turn, error) {
 	return nil, status.Error(codes.Unavailable, "polls")
 }
 

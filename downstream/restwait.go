@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 )
 
 // mergeTime is how long a held poll waits for further changes before the answer.
@@ -22,7 +22,7 @@ func (p *poll) run(ctx context.Context, turn Turn) *answer {
 	if p.request.GetErrorDetail() != nil {
 		p.rejected()
 	} else if v := p.request.GetVersionInfo(); v != "" && p.shows(v) {
-		p.tell(verdict.Word{Kind: verdict.Accepted})
+		p.tell(ack.Outcome{Kind: ack.Accepted})
 		for _, c := range p.places {
 			p.routing.routes.Accepted(c.Store(), p.request.GetTypeUrl())
 		}

@@ -6,7 +6,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -82,7 +82,7 @@ type Routes interface {
 	Listens() bool
 	// Tell tells the control plane of a store that the client was sent its content, or how the
 	// client answered (ACK-7). It does not block.
-	Tell(store *cache.Store, w verdict.Word)
+	Tell(store *cache.Store, w ack.Outcome)
 	// Scope returns the scope that Scoped decided on, for the admin port.
 	Scope() string
 	// Close releases the stores.

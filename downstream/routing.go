@@ -5,7 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -56,13 +56,13 @@ func (r *routing) adopt(next Routes) {
 // tell tells the control planes whose content a response has how the client answered (ACK-7). If a
 // rejected response has content of several control planes, the relay does not know which of them
 // the rejection is for, and tells none. f is the flow of the response's type; nil for a poll.
-func (r *routing) tell(w verdict.Word, parts []delivery.Part, f *flow) {
-	if w.Kind == verdict.Rejected && len(parts) > 1 {
+func (r *routing) tell(w ack.Outcome, parts []delivery.Part, f *flow) {
+	if w.Kind == ack.Rejected && len(parts) > 1 {
 		return
 	}
 	for _, part := range parts {
 		w.Of, w.Open = part.Content, 0
-		if w.Kind != verdict.Rejected && f != nil {
+		if w.Kind != ack.Rejected && f != nil {
 			w.Open = f.open(part.Store)
 		}
 		r.routes.Tell(part.Store, w)

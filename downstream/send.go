@@ -5,7 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 )
 
 // send hands one response to gRPC. It blocks while the client does not read.
@@ -45,7 +45,7 @@ type size struct{ resources, removed, bytes int }
 // otherwise be there while gRPC sends, for every client.
 func (st *stream) noteSent(t *typeState, b *delivery.Batch, number uint64, is size) {
 	now := time.Now()
-	st.tell(t, b, verdict.Word{Kind: verdict.Sent}) // before flow counts it among those that are not answered
+	st.tell(t, b, ack.Outcome{Kind: ack.Sent}) // before flow counts it among those that are not answered
 	b.Held = t.held()
 	t.flow.send(number, b, now)
 	t.systemVersion = b.SystemVersion

@@ -5,8 +5,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -74,7 +74,7 @@ func (st *stream) join(r *discoveryRequest) (err error) {
 	if a == nil {
 		return nil
 	}
-	if st.joining, err = a.Join(st.link.grpc.Context(), crowd.Of(&st.standing.peer)); err != nil {
+	if st.joining, err = a.Join(st.link.grpc.Context(), quota.ClientOf(&st.standing.peer)); err != nil {
 		st.link.refused = status.Code(err) == codes.Unavailable // else the client has gone
 		r.release()
 	}
@@ -92,7 +92,7 @@ func (st *stream) await() bool {
 		return true
 	}
 	st.shared.observer.Limited(LimitRequests)
-	return backoff.Sleep(st.link.grpc.Context(), wait)
+	return retry.Sleep(st.link.grpc.Context(), wait)
 }
 
 // answer carries out a request and sends everything that is due then. With the first one the client has

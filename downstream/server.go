@@ -16,7 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
@@ -64,7 +64,7 @@ type Server struct {
 	members map[uint64]member // streams and held polls, by ID
 	calls   map[*call]struct{}
 	watches map[*identity.Client]int // those of calls, by connection
-	crowd   crowd.Crowd              // of members and calls
+	usage   quota.Usage              // of members and calls
 	polled  int                      // handlers of polls
 }
 
@@ -227,7 +227,7 @@ func (s *Server) open(st *stream) error {
 
 // add adds a stream or poll to the members, unless there are too many. The caller holds mu.
 func (s *Server) add(id uint64, m member) error {
-	if err := s.takePlace(crowd.Of(peerOfMember(m))); err != nil {
+	if err := s.takePlace(quota.ClientOf(peerOfMember(m))); err != nil {
 		return err
 	}
 	s.members[id] = m
@@ -235,9 +235,9 @@ func (s *Server) add(id uint64, m member) error {
 }
 
 // takePlace counts one more stream, poll or call, unless there are too many. The caller holds mu.
-func (s *Server) takePlace(who crowd.Who) error {
+func (s *Server) takePlace(who quota.Client) error {
 	places := s.shared.limits.Load().PerClient.places()
-	limit, err := turnedAway(s.crowd.Admit(places, len(s.members)+len(s.calls), 1, who, s.clientsOf()))
+	limit, err := turnedAway(s.usage.Admit(places, len(s.members)+len(s.calls), 1, who, s.clientsOf()))
 	if err != nil {
 		s.shared.observer.Limited(limit)
 	}
@@ -247,19 +247,19 @@ func (s *Server) takePlace(who crowd.Who) error {
 // remove removes a stream or poll from the members. The caller holds mu.
 func (s *Server) remove(id uint64, m member) {
 	delete(s.members, id)
-	s.leavePlace(crowd.Of(peerOfMember(m)))
+	s.leavePlace(quota.ClientOf(peerOfMember(m)))
 }
 
 // leavePlace counts a stream, poll or call no longer that was removed. The caller holds mu.
-func (s *Server) leavePlace(who crowd.Who) {
-	s.crowd.Release(s.shared.limits.Load().PerClient.places(), len(s.members)+len(s.calls), 1, who)
+func (s *Server) leavePlace(who quota.Client) {
+	s.usage.Release(s.shared.limits.Load().PerClient.places(), len(s.members)+len(s.calls), 1, who)
 }
 
 // clientsOf lists the clients of members and calls, each with one place.
-func (s *Server) clientsOf() iter.Seq2[crowd.Who, int] {
-	return func(yield func(crowd.Who, int) bool) {
+func (s *Server) clientsOf() iter.Seq2[quota.Client, int] {
+	return func(yield func(quota.Client, int) bool) {
 		for _, m := range s.members {
-			if !yield(crowd.Of(peerOfMember(m)), 1) {
+			if !yield(quota.ClientOf(peerOfMember(m)), 1) {
 				return
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
-	"github.com/xdsrelay/xdsrelay/internal/pace"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -41,11 +41,11 @@ type stream struct {
 	identified identified
 	unread     unread
 	alarm      alarm
-	pace       pace.Pace // of requests that are not only answers; of the handler
-	sender     *sender   // the owner; nil: the handler
-	calm       bool      // the last delivery left nothing that an acknowledgement would release
-	nodeless   *nodeless // of the handler; nil: no request waits for a node
-	joining    Turn      // of a stream whose first request is carried out; nil: none
+	pace       retry.Pace // of requests that are not only answers; of the handler
+	sender     *sender    // the owner; nil: the handler
+	calm       bool       // the last delivery left nothing that an acknowledgement would release
+	nodeless   *nodeless  // of the handler; nil: no request waits for a node
+	joining    Turn       // of a stream whose first request is carried out; nil: none
 }
 
 func newStream(s *shared, g grpc.ServerStream, v *variant) *stream {

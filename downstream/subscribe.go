@@ -84,9 +84,9 @@ func (st *stream) locateAll(ch *change, subscribe, unsubscribe []string) error {
 // whose frame all is that begins a scope: each stream keeps as much stack as the deepest call took.
 //
 //go:noinline
-func (st *stream) quota(typeURL string, subscribe, unsubscribe []string) *quota {
+func (st *stream) quota(typeURL string, subscribe, unsubscribe []string) *nameQuota {
 	l := st.shared.limits.Load()
-	q := newQuota(l, st.left(), "on one stream", st.subscriber.Places(), typeURL, subscribe, unsubscribe)
+	q := newNameQuota(l, st.left(), "on one stream", st.subscriber.Places(), typeURL, subscribe, unsubscribe)
 	names, bytes := st.types.remembered()
 	st.types.answerable = l.answerable(names, bytes, forAnswers(q, st.types.total, subscribe))
 	return q
@@ -98,7 +98,7 @@ func (st *stream) left() allowance {
 }
 
 // route returns the store of a name that the client subscribes to.
-func (st *stream) route(t *typeState, spelling string, quota *quota) (*cache.Store, cache.Name, error) {
+func (st *stream) route(t *typeState, spelling string, quota *nameQuota) (*cache.Store, cache.Name, error) {
 	if err := tooLong(spelling, st.shared.limits.Load().PerClient.NameBytes); err != nil { // ABS-4
 		st.shared.observer.Limited(LimitName)
 		return nil, cache.Name{}, err

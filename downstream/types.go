@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 )
 
 // Limits of a request's type URLs (OPS-5).
@@ -64,7 +64,7 @@ type types struct {
 	list       []*typeState               // a few; written under standing.mu
 	parent     uint64                     // number of the last response that adds clusters or listeners (WARM-1)
 	answerable allowance                  // how many more refused names of the request get an answer (ABS-4)
-	part       *crowd.Part                // what the names weigh, of all names; nil: little
+	part       *quota.Part                // what the names weigh, of all names; nil: little
 	total      *int                       // what the names of the request at hand may weigh; nil: no limit
 	acks       func(string) delivery.Acks // acksOf, made once
 	now        time.Time                  // of the delivery
@@ -121,7 +121,7 @@ func (ts *types) acksOf(url string) delivery.Acks {
 func (ts *types) patience() (first time.Time) {
 	for _, t := range ts.list {
 		if t.flow.acks(ts.now, ts.wait) == delivery.Awaited {
-			first = moment.Earlier(first, t.flow.patience(ts.wait))
+			first = notify.Earlier(first, t.flow.patience(ts.wait))
 		}
 	}
 	return first

@@ -1,7 +1,7 @@
 package downstream
 
 import (
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -49,7 +49,7 @@ func (st *stream) reserve(subscribe []string, versions *wire.Versions) {
 
 // forAnswers returns what refused names may weigh; nil: no limit. A quota takes what is served out of the total. Without
 // one there is room for all names of the request.
-func forAnswers(q *quota, total *int, subscribe []string) *int {
+func forAnswers(q *nameQuota, total *int, subscribe []string) *int {
 	if q != nil || total == nil {
 		return total
 	}
@@ -58,8 +58,8 @@ func forAnswers(q *quota, total *int, subscribe []string) *int {
 }
 
 // sharedBy returns a function that says in which share a stream counts.
-func (st *stream) sharedBy() func() crowd.Who {
-	return func() crowd.Who { return crowd.Of(&st.standing.peer) }
+func (st *stream) sharedBy() func() quota.Client {
+	return func() quota.Client { return quota.ClientOf(&st.standing.peer) }
 }
 
 // noteWeight counts what a stream's names weigh now.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/door"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
@@ -108,7 +108,7 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 			a.relay.door.AdminRefused(req, "", door.NoToken)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="xdsrelay"`)
 			if len(req.Header.Values("Authorization")) > 0 {
-				backoff.Sleep(req.Context(), wrongTokenPause)
+				retry.Sleep(req.Context(), wrongTokenPause)
 				admin.Refuse(w, http.StatusUnauthorized, errUnknown)
 				return
 			}

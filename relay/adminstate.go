@@ -8,7 +8,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
@@ -58,7 +58,7 @@ func (a adminState) Changes(since time.Time, payloads bool) *admin.Changes {
 	v := &admin.Changes{Changes: []admin.Change{}}
 	for _, s := range a.relay.hub.all() {
 		past, from := s.store.Operator().Changes(since)
-		v.From = moment.Later(v.From, from)
+		v.From = notify.Later(v.From, from)
 		for _, c := range past {
 			x := admin.Change{
 				At: c.At, Upstream: s.key.plane, Scope: s.key.scope, TypeURL: c.TypeURL, Name: c.Name, Old: versionOf(c.Before), New: versionOf(c.After),

@@ -13,7 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 )
 
@@ -33,18 +33,18 @@ func (a admission) Room() error {
 }
 
 // Join implements downstream.Admission.
-func (a admission) Join(ctx context.Context, who crowd.Who) (downstream.Turn, error) {
+func (a admission) Join(ctx context.Context, who quota.Client) (downstream.Turn, error) {
 	return a.admit(a.Admission.Join(ctx, from(ctx, who)))
 }
 
 // Poll implements downstream.Admission.
-func (a admission) Poll(ctx context.Context, who crowd.Who) (downstream.Turn, error) {
+func (a admission) Poll(ctx context.Context, who quota.Client) (downstream.Turn, error) {
 	return a.admit(a.Admission.Poll(ctx, from(ctx, who)))
 }
 
 // from is where a stream or a poll comes from.
-func from(ctx context.Context, who crowd.Who) (from load.From) {
-	if who != (crowd.Who{}) {
+func from(ctx context.Context, who quota.Client) (from load.From) {
+	if who != (quota.Client{}) {
 		from.Party = who
 	}
 	if client := identity.ClientOf(ctx); client != nil {

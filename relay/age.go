@@ -12,7 +12,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 // ages has connections of clients reach an age (SUR-4): clients that come back spread over all relays, so
@@ -75,7 +75,7 @@ func (r *Relay) retire(ctx context.Context) {
 	if r.ages.most == 0 {
 		return
 	}
-	backoff.Every(ctx, max(r.ages.most/ageRounds, shortestAgeInterval), func(time.Time) {
+	retry.Every(ctx, max(r.ages.most/ageRounds, shortestAgeInterval), func(time.Time) {
 		r.server.Retire(r.ages.old)
 		r.reports.End(func(ctx context.Context) error {
 			if r.ages.old(ctx) {

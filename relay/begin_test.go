@@ -11,7 +11,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/relay/load"
@@ -27,7 +27,7 @@ type invented struct {
 func invent(t *testing.T, h *hub, n int) *invented {
 	t.Helper()
 	who := keyer.Peer{Addr: "192.0.2.1:1"}
-	all := begin(t, h, n, claim{from: crowd.Of(&who), addr: who.Addr})
+	all := begin(t, h, n, claim{from: quota.ClientOf(&who), addr: who.Addr})
 	for _, s := range all.sessions {
 		all.clients = append(all.clients, follow(s))
 	}
@@ -147,7 +147,7 @@ func TestHubScopesThatWait_TTL2_SUR1(t *testing.T) {
 		all := invent(t, h, scopes)
 		synctest.Wait()
 		who := keyer.Peer{Addr: "192.0.2.1:1"}
-		last, err := h.acquire(claim{from: crowd.Of(&who), addr: who.Addr}, sessionKey{plane: "plane", of: h.planes["plane"], scope: "last"}, asItself, nil)
+		last, err := h.acquire(claim{from: quota.ClientOf(&who), addr: who.Addr}, sessionKey{plane: "plane", of: h.planes["plane"], scope: "last"}, asItself, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/connections"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 )
 
 // filesForClients is what part of the files that the process may have open are for clients' connections:
@@ -24,7 +24,7 @@ func connectionsOf(l *config.Limits, files uint64) connections.Limits {
 			most = room
 		}
 	}
-	return connections.Limits{Connections: crowd.Limit{Most: most, Share: l.Share.Part()}, PerSecond: l.ConnectionsPerSecond}
+	return connections.Limits{Connections: quota.Limit{Most: most, Share: l.Share.Part()}, PerSecond: l.ConnectionsPerSecond}
 }
 
 // boundConnections bounds the connections of clients.

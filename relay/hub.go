@@ -14,7 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
@@ -65,7 +65,7 @@ type session struct {
 	closer  *time.Timer   // looks whether it can be closed; nil while it has users
 	lingers int           // how often closer was set
 	used    time.Duration // how old it was when it was last used; of a session that nobody uses
-	of      crowd.Who     // who began to use it, as long as anybody does
+	of      quota.Client  // who began to use it, as long as anybody does
 	at      int           // its place among hub.room.idle, from 1 on; 0: it is not there
 	// discarded: the store was inconsistent after a panic, and another session has its place.
 	discarded bool
@@ -122,13 +122,13 @@ func (h *hub) acquire(who claim, key sessionKey, as func() shown, meta map[strin
 // claim says for whom a session is to begin.
 type claim struct {
 	kind claimKind
-	from crowd.Who // of the client; zero: the relay itself
-	addr string    // of the client's connection; "": it is not known
+	from quota.Client // of the client; zero: the relay itself
+	addr string       // of the client's connection; "": it is not known
 }
 
 // where is where a session's client comes from.
 func (c *claim) where() (from load.From) {
-	if c.from != (crowd.Who{}) {
+	if c.from != (quota.Client{}) {
 		from.Party = c.from
 	}
 	if c.addr != "" {

@@ -4,7 +4,7 @@ import (
 	"hash/maphash"
 	"sync"
 
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 )
 
 // lastScopes remember in which scope a client accepted a type last. Servers of two scopes may use the same
@@ -27,7 +27,7 @@ type lastScope struct{ client, scope uint32 }
 
 // visitor is a client that comes for a type. Clients with one address that have one node id are one.
 type visitor struct {
-	from          crowd.Who
+	from          quota.Client
 	node, typeURL string
 }
 

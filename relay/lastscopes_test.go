@@ -8,7 +8,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
 
@@ -58,7 +58,7 @@ func TestOtherScope_ACK4(t *testing.T) {
 // The memory of clients is bounded, and an upstream with other settings is the same one.
 func TestLastScopesAreBounded_ACK4(t *testing.T) {
 	o := newLastScopes()
-	from := func(i int) visitor { return visitor{crowd.Who{}, fmt.Sprint(i), clusterType} }
+	from := func(i int) visitor { return visitor{quota.Client{}, fmt.Sprint(i), clusterType} }
 	here, there := sessionKey{plane: "p", scope: "here"}, sessionKey{plane: "p", scope: "there"}
 	const clients = 4 * 4096 * scopesInSet
 	for i := range clients {

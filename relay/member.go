@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/xdsrelay/xdsrelay/internal/few"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
 
@@ -14,7 +14,7 @@ type member struct {
 	id string // of its node
 
 	mu     sync.Mutex
-	places few.Map[*session, []place] // guarded by mu
+	places smallmap.Map[*session, []place] // guarded by mu
 }
 
 // place is what a stream is served of a session, and who says so.

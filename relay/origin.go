@@ -10,9 +10,9 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -24,7 +24,7 @@ type feed interface {
 	// Status is the feed as it is now.
 	Status() upstream.Status
 	// Tell tells it what became of content with a client (ACK-7). It never blocks.
-	Tell(w verdict.Word)
+	Tell(w ack.Outcome)
 }
 
 // origin is where a control plane's feeds come from. Its methods may be called from

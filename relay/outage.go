@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -107,7 +107,7 @@ func (p *plane) unreachable(after time.Duration, now time.Time, why func() []ups
 	switch {
 	case since.IsZero(), now.Sub(since) < after, a.reached.After(tried):
 		return ""
-	case now.Sub(moment.Later(tried, a.tried)) > upstream.OutageFresh:
+	case now.Sub(notify.Later(tried, a.tried)) > upstream.OutageFresh:
 		return ""
 	}
 	return causeOf(p.name, err, why())
@@ -166,7 +166,7 @@ type outageWatch struct{ relay *Relay }
 
 // run has clients told of upstreams that cannot be reached (ABS-2), until ctx ends.
 func (o outageWatch) run(ctx context.Context) {
-	backoff.Every(ctx, outageLook, func(now time.Time) { o.tell(ctx, now) })
+	retry.Every(ctx, outageLook, func(now time.Time) { o.tell(ctx, now) })
 }
 
 // tell has the stores of all planes, and the relay's health service, know which planes cannot be reached.
@@ -232,7 +232,7 @@ func (o outageWatch) away(p *plane, after time.Duration, now time.Time) string {
 // no stream, and without one nobody would find out that the upstream is back.
 func (o outageWatch) retry(ctx context.Context, p *plane) {
 	defer p.reaching.trying.Store(false)
-	if !backoff.Sleep(ctx, outageLook+rand.N(outageLook)) { //nolint:gosec // spreading, not secrecy
+	if !retry.Sleep(ctx, outageLook+rand.N(outageLook)) { //nolint:gosec // spreading, not secrecy
 		return
 	}
 	if from, there := o.relay.hub.reachable(p); there {

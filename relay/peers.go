@@ -20,8 +20,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/relay/peers"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -197,7 +197,7 @@ func (r *Relay) runHelp(ctx context.Context) {
 		return
 	}
 	defer h.asking.Wait()
-	backoff.Every(ctx, helpLook, func(now time.Time) { r.helpAll(ctx, now) })
+	retry.Every(ctx, helpLook, func(now time.Time) { r.helpAll(ctx, now) })
 }
 
 // helpAll has peers asked for all stores that need it.

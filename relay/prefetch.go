@@ -13,7 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
 )
@@ -56,7 +56,7 @@ const maxReferences = 5
 // newPrefetcher makes one that fetches members if it is enabled.
 func newPrefetcher(c *cache.Cache, r *router, counts *metrics.References, log *slog.Logger, enabled bool) *prefetcher {
 	return &prefetcher{
-		cache: c, router: r, counts: counts, log: log, bell: wake.New(), turns: make(chan struct{}), wanted: enabled, enabled: enabled,
+		cache: c, router: r, counts: counts, log: log, bell: notify.New(), turns: make(chan struct{}), wanted: enabled, enabled: enabled,
 		graph: newReferences(maxReferences), held: make(map[sessionKey]*holding),
 	}
 }
@@ -67,7 +67,7 @@ func (p *prefetcher) renew(enabled bool) {
 	p.mu.Lock()
 	p.wanted = enabled
 	p.mu.Unlock()
-	wake.Up(p.bell)
+	notify.Signal(p.bell)
 }
 
 // renewAll is renew for when sessions were discarded.
@@ -114,7 +114,7 @@ func (p *prefetcher) run(ctx context.Context) {
 
 // turn waits until run's loop has turned, or ctx ends (SUR-5).
 func (p *prefetcher) turn(ctx context.Context) {
-	wake.Turn(ctx, p.turns, struct{}{}, nil, func() bool { return false })
+	notify.Deliver(ctx, p.turns, struct{}{}, nil, func() bool { return false })
 }
 
 // beginAnew forgets what refers to what, and has the stores tell it again. What is pinned

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -55,7 +55,7 @@ func (h *health) reach(ctx context.Context, p *plane) {
 		if first && ctx.Err() == nil {
 			h.relay.log.Warn("an upstream is unreachable", "upstream", p.name, "error", err)
 		}
-		if !backoff.Sleep(ctx, reachPause) {
+		if !retry.Sleep(ctx, reachPause) {
 			return
 		}
 	}

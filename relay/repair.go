@@ -9,7 +9,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // suspects are the stores that a panic may have left inconsistent. Any goroutine may use them.
@@ -21,7 +21,7 @@ type suspects struct {
 }
 
 func newSuspects() suspects {
-	return suspects{bell: wake.New(), mu: new(sync.Mutex), stores: make(map[*cache.Store]bool)}
+	return suspects{bell: notify.New(), mu: new(sync.Mutex), stores: make(map[*cache.Store]bool)}
 }
 
 // add has a store checked. It does not block, and may be called under the store's lock.
@@ -34,7 +34,7 @@ func (s *suspects) note(store *cache.Store, useless bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stores[store] = s.stores[store] || useless
-	wake.Up(s.bell)
+	notify.Signal(s.bell)
 }
 
 // take returns the stores that were added since.

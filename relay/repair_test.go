@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -88,7 +88,7 @@ func TestRefeed_SUR6(t *testing.T) {
 	s.client.replace(failing{&runs, s.client.current()})
 	r.comes("/metrics", `xdsrelay_panics_total{part="session"} 1`)
 	for s.client.Status().Opened == 0 || s.client.Status().State != upstream.StateConnected {
-		s.client.Tell(verdict.Word{})
+		s.client.Tell(ack.Outcome{})
 	}
 	if runs.Load() != 1 || r.sessionOf() != s {
 		t.Errorf("%d runs", runs.Load())

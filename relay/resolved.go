@@ -8,9 +8,9 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -108,7 +108,7 @@ func (s *sourceOf) Away() (since time.Time, open bool) {
 }
 
 // Tell implements resolve.Source.
-func (s *sourceOf) Tell(w verdict.Word) { s.session.client.Tell(w) }
+func (s *sourceOf) Tell(w ack.Outcome) { s.session.client.Tell(w) }
 
 // Close implements resolve.Source.
 func (s *sourceOf) Close() {

@@ -14,8 +14,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/resolve"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -172,7 +172,7 @@ func TestResolvedSession_LOC5_OPS4(t *testing.T) {
 				t.Errorf("%+v has %d entries of %q", s.key, len(infos), want)
 			}
 		}
-		routes.Tell(store, verdict.Word{Kind: verdict.Rejected, TypeURL: clusterType, Of: verdict.Span{First: 1, Last: 1}, Reason: "nobody brought it"})
+		routes.Tell(store, ack.Outcome{Kind: ack.Rejected, TypeURL: clusterType, Of: ack.Span{First: 1, Last: 1}, Reason: "nobody brought it"})
 		c.Leave()
 		routes.Close()
 	})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -20,7 +20,7 @@ type room struct {
 	share float64 // what part of them the clients of one address or identity may use, while less than a tenth is free
 	idle  idle    // those that nobody uses
 	used  int     // those that clients use, beside those of all clients
-	crowd crowd.Crowd
+	usage quota.Usage
 }
 
 // admit counts a session that is to be used by the first client. It counts for the client that began to
@@ -31,30 +31,30 @@ func (r *room) admit(who claim, key sessionKey, sessions map[sessionKey]*session
 	}
 	// Whether there is room at all is makeRoom's to say.
 	n := min(r.used, max(0, r.most-1))
-	if r.crowd.Admit(r.places(), n, 1, who.from, usersOf(sessions)) != crowd.Admitted {
+	if r.usage.Admit(r.places(), n, 1, who.from, usersOf(sessions)) != quota.Admitted {
 		if who.kind != moved {
 			return downstream.ErrShareOfScopes
 		}
-		r.crowd.Add(who.from, 1)
+		r.usage.Add(who.from, 1)
 	}
 	r.used++
 	return nil
 }
 
 // left counts a session that no client uses any more.
-func (r *room) left(who crowd.Who, key sessionKey) {
+func (r *room) left(who quota.Client, key sessionKey) {
 	if key.ofAll() {
 		return
 	}
 	r.used--
-	r.crowd.Release(r.places(), r.used, 1, who)
+	r.usage.Release(r.places(), r.used, 1, who)
 }
 
-func (r *room) places() crowd.Limit { return crowd.Limit{Most: r.most, Share: r.share} }
+func (r *room) places() quota.Limit { return quota.Limit{Most: r.most, Share: r.share} }
 
 // usersOf lists the clients for which sessions count, each with one place.
-func usersOf(sessions map[sessionKey]*session) iter.Seq2[crowd.Who, int] {
-	return func(yield func(crowd.Who, int) bool) {
+func usersOf(sessions map[sessionKey]*session) iter.Seq2[quota.Client, int] {
+	return func(yield func(quota.Client, int) bool) {
 		for key, s := range sessions {
 			if s.users > 0 && !key.ofAll() && !yield(s.of, 1) {
 				return

@@ -10,7 +10,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -92,12 +92,12 @@ func TestRoomShares_LIM1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := testHub(t, false)
 		h.room.most, h.room.share = 40, 0.05
-		fleet := crowd.Of(&keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"})
-		other := crowd.Of(&keyer.Peer{Addr: "10.0.0.2:1"})
-		enter := func(kind claimKind, from crowd.Who, scope string) (*session, error) {
+		fleet := quota.ClientOf(&keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"})
+		other := quota.ClientOf(&keyer.Peer{Addr: "10.0.0.2:1"})
+		enter := func(kind claimKind, from quota.Client, scope string) (*session, error) {
 			return h.acquire(claim{kind: kind, from: from}, sessionKey{plane: "plane", of: h.planes["plane"], scope: scope}, asItself, nil)
 		}
-		admitted := func(kind claimKind, from crowd.Who, scope string) *session {
+		admitted := func(kind claimKind, from quota.Client, scope string) *session {
 			t.Helper()
 			s, err := enter(kind, from, scope)
 			if err != nil {
@@ -105,7 +105,7 @@ func TestRoomShares_LIM1(t *testing.T) {
 			}
 			return s
 		}
-		refused := func(from crowd.Who, scope string) {
+		refused := func(from quota.Client, scope string) {
 			t.Helper()
 			if _, err := enter(newcomer, from, scope); !errors.Is(err, downstream.ErrShareOfScopes) {
 				t.Errorf("%s: %v", scope, err)
@@ -130,8 +130,8 @@ func TestRoomShares_LIM1(t *testing.T) {
 		admitted(moved, fleet, "moved")
 		h.release(all[1])
 		refused(fleet, "fleet 2")
-		admitted(newcomer, crowd.Who{}, "the relay's own")
-		admitted(newcomer, crowd.Of(&keyer.Peer{Addr: "10.0.0.3:1"}), xdstpScope)
+		admitted(newcomer, quota.Client{}, "the relay's own")
+		admitted(newcomer, quota.ClientOf(&keyer.Peer{Addr: "10.0.0.3:1"}), xdstpScope)
 		if h.room.used != 37 {
 			t.Errorf("%d sessions are used, want 37", h.room.used)
 		}
@@ -211,7 +211,7 @@ func TestScopesOfDefaults_LIM1(t *testing.T) {
 	r := room{most: l.Scopes, share: l.Share.Part()}
 	sessions := make(map[sessionKey]*session)
 	come := func(n int, peer keyer.Peer) (refused error) {
-		who := claim{from: crowd.Of(&peer)}
+		who := claim{from: quota.ClientOf(&peer)}
 		for range n {
 			key := sessionKey{plane: "plane", scope: fmt.Sprint(len(sessions))}
 			if r.full(key, len(sessions)) {

@@ -10,11 +10,11 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/sharing"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"google.golang.org/grpc/codes"
@@ -90,13 +90,13 @@ type routes struct {
 	node    *corev3.Node // nil: the client gave none
 	shared  *extensions  // of the node: others find them as long as they are kept
 	peer    *keyer.Peer
-	plan    *plan                     // of the time when the routes were opened
-	access  downstream.Access         // nil until it is asked for
-	subject *rules.Subject            // the client, before its rules; nil as long as no names decide
-	scoped  few.Map[string, *session] // by type URL, unless names decide: rules are evaluated once per stream and type
+	plan    *plan                          // of the time when the routes were opened
+	access  downstream.Access              // nil until it is asked for
+	subject *rules.Subject                 // the client, before its rules; nil as long as no names decide
+	scoped  smallmap.Map[string, *session] // by type URL, unless names decide: rules are evaluated once per stream and type
 	scope   string
-	held    few.Map[sessionKey, *session] // names may put a client into thousands
-	meta    few.Map[string, forwarded]    // what of the client's metadata goes upstream, by upstream
+	held    smallmap.Map[sessionKey, *session] // names may put a client into thousands
+	meta    smallmap.Map[string, forwarded]    // what of the client's metadata goes upstream, by upstream
 	member  member
 	who     claimKind
 }
@@ -134,7 +134,7 @@ func (r *routes) Accepted(store *cache.Store, typeURL string) bool {
 }
 
 func (r *routes) visitor(typeURL string) visitor {
-	return visitor{crowd.Of(r.peer), r.member.id, typeURL}
+	return visitor{quota.ClientOf(r.peer), r.member.id, typeURL}
 }
 
 // Scoped implements downstream.Routes.
@@ -269,7 +269,7 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	if who == newcomer && r.held.Len() > 0 {
 		who = served
 	}
-	s, err := r.router.hub.acquire(claim{who, crowd.Of(r.peer), r.peer.Addr}, key, as, f.metadata)
+	s, err := r.router.hub.acquire(claim{who, quota.ClientOf(r.peer), r.peer.Addr}, key, as, f.metadata)
 	switch {
 	case errors.Is(err, errClosed):
 		return nil, status.Error(codes.Unavailable, err.Error())
@@ -286,7 +286,7 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 func (r *routes) Listens() bool { return r.plan.listens }
 
 // Tell implements downstream.Routes.
-func (r *routes) Tell(store *cache.Store, w verdict.Word) {
+func (r *routes) Tell(store *cache.Store, w ack.Outcome) {
 	for _, s := range r.held.All() {
 		if s.store == store {
 			s.client.Tell(w)

@@ -10,7 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -79,7 +79,7 @@ func TestReopen_AGG1_AGG3(t *testing.T) {
 		if users(alone) != 0 || scoped(next) != shared || users(shared) != 1 {
 			t.Errorf("AGG-3: %d users of the old scope and %d of the new one", users(alone), users(shared))
 		}
-		next.Tell(alone, verdict.Word{Kind: verdict.Rejected, TypeURL: clusterType, Of: verdict.Span{First: 1, Last: 1}, Reason: "late"}) // the client has left that store
+		next.Tell(alone, ack.Outcome{Kind: ack.Rejected, TypeURL: clusterType, Of: ack.Span{First: 1, Last: 1}, Reason: "late"}) // the client has left that store
 		rt.reload(t, rules.Share)
 		again := reopens(t, next)
 		if again == nil || scoped(again) != shared || users(shared) != 2 {

@@ -16,9 +16,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/metrics"
 )
 
@@ -78,7 +77,7 @@ func (r *Relay) openSnapshots(d disk.Disk, path string) (*snapshots, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache.dir: %w", err)
 	}
-	s := &snapshots{folder: folder, log: r.log, metrics: r.metrics.Snapshots(), found: make(map[string]bool), panics: r.panics, suspect: r.repairs.suspects.add, hurry: wake.New()}
+	s := &snapshots{folder: folder, log: r.log, metrics: r.metrics.Snapshots(), found: make(map[string]bool), panics: r.panics, suspect: r.repairs.suspects.add, hurry: notify.New()}
 	files, err := folder.Headers()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cache.dir: %w", err), folder.Close())
@@ -172,7 +171,7 @@ func (s *snapshots) save(x *session) {
 		return // it holds nothing, and never did
 	}
 	h := &snapshot.Header{
-		ID: x.disk.id, Upstream: x.key.plane, Scope: x.key.scope, Written: now, AsOf: moment.Earlier(x.client.connectedAt(now), image.AsOf),
+		ID: x.disk.id, Upstream: x.key.plane, Scope: x.key.scope, Written: now, AsOf: notify.Earlier(x.client.connectedAt(now), image.AsOf),
 	}
 	counts, err := s.folder.Save(h, image)
 	if err != nil {
@@ -257,7 +256,7 @@ func (s *snapshots) run(ctx context.Context, sessions func() []*session) {
 // soon has the snapshots of changed sessions written now: an operator chose what is released.
 func (s *snapshots) soon() {
 	if s != nil {
-		wake.Up(s.hurry)
+		notify.Signal(s.hurry)
 	}
 }
 

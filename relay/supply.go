@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -37,7 +37,7 @@ type supply struct {
 }
 
 func newSupply(f feed, log *slog.Logger) *supply {
-	s := &supply{log: log, bell: wake.New()}
+	s := &supply{log: log, bell: notify.New()}
 	s.feed.Store(&f)
 	return s
 }
@@ -97,7 +97,7 @@ func (s *supply) refill(ctx context.Context, failed feed, ran time.Duration) {
 	if s.pause = min(2*s.pause, refeedMost); s.pause == 0 || ran > refeedMost {
 		s.pause = refeed
 	}
-	if !backoff.Sleep(ctx, s.pause) || s.current() != failed {
+	if !retry.Sleep(ctx, s.pause) || s.current() != failed {
 		return
 	}
 	if next, err := s.reopen(); err == nil {
@@ -128,7 +128,7 @@ func (s *supply) replace(next feed) {
 	if s.stop != nil {
 		s.stop()
 	}
-	wake.Up(s.bell)
+	notify.Signal(s.bell)
 }
 
 // Status implements feed.
@@ -176,4 +176,4 @@ func (s *supply) connectedAt(now time.Time) time.Time {
 }
 
 // Tell implements feed. What the feed before brought its successor does not know.
-func (s *supply) Tell(w verdict.Word) { s.current().Tell(w) }
+func (s *supply) Tell(w ack.Outcome) { s.current().Tell(w) }

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -32,7 +32,7 @@ func (f *fakeFeed) Run(ctx context.Context) error {
 }
 
 func (f *fakeFeed) Status() upstream.Status { return f.status }
-func (f *fakeFeed) Tell(w verdict.Word)     { f.reject = w.Reason }
+func (f *fakeFeed) Tell(w ack.Outcome)      { f.reject = w.Reason }
 
 func TestSupply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestSupply(t *testing.T) {
 				t.Errorf("%s: %s since %v, want %s since %v", tt.name, st.State, st.Since, tt.state, tt.since)
 			}
 		}
-		s.Tell(verdict.Word{Reason: "because"})
+		s.Tell(ack.Outcome{Reason: "because"})
 		if third.reject != "because" || second.reject != "" {
 			t.Error("ACK-7: a rejection did not come to the feed that runs")
 		}

@@ -14,10 +14,10 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 // tokenCheck is how often the tokens of open streams are looked at: with the tolerance between
@@ -130,7 +130,7 @@ func (t *bearers) judge(by identity.Caller, from string) error {
 // run judges the tokens of all streams until ctx ends. Polls are judged by who holds them.
 func (t *bearers) run(ctx context.Context) {
 	why := func(ctx context.Context) error { return t.judge(identity.CallerOf(ctx), addressOf(ctx)) }
-	backoff.Every(ctx, t.every, func(time.Time) {
+	retry.Every(ctx, t.every, func(time.Time) {
 		t.relay.server.End(why)
 		t.relay.reports.End(why)
 	})

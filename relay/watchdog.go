@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
@@ -91,7 +91,7 @@ func (r *Relay) watch(ctx context.Context) {
 }
 
 func (r *Relay) rounds(ctx context.Context) {
-	for backoff.Sleep(ctx, roundPause) {
+	for retry.Sleep(ctx, roundPause) {
 		r.round(ctx)
 	}
 }
@@ -106,7 +106,7 @@ func (r *Relay) round(ctx context.Context) {
 	w.visit("the lock of the cache", func() { r.cache.Unwatched() })
 	w.visit("the loop that fetches ahead", func() { r.ahead.turn(ctx) })
 	for i, s := range sessions {
-		if i%visitsAtOnce == visitsAtOnce-1 && !backoff.Sleep(ctx, visitsRest) {
+		if i%visitsAtOnce == visitsAtOnce-1 && !retry.Sleep(ctx, visitsRest) {
 			return
 		}
 		name := fmt.Sprintf("upstream %q, scope %.256q", s.key.plane, s.key.scope)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // visits waits until the watchdog visits something, and returns what it says of it later.
@@ -42,7 +42,7 @@ func TestLive_SUR5(t *testing.T) {
 	}
 	unlock()
 	r.relay.ahead.mu.Lock()
-	wake.Up(r.relay.ahead.bell)
+	notify.Signal(r.relay.ahead.bell)
 	if got := r.visits("fetches ahead"); got != "the loop that fetches ahead" {
 		t.Errorf("stuck is %q", got)
 	}

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 const (
@@ -46,7 +46,7 @@ func (a *answers) hear(at time.Time) (wasSilent bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	wasSilent = !a.silent.IsZero()
-	a.heard, a.silent = moment.Later(a.heard, at), time.Time{}
+	a.heard, a.silent = notify.Later(a.heard, at), time.Time{}
 	return wasSilent
 }
 
@@ -64,7 +64,7 @@ func (a *answers) due() time.Time {
 	if a.ends >= maxEnds {
 		return time.Time{}
 	}
-	return moment.Later(a.heard, a.asked).Add(quietTime)
+	return notify.Later(a.heard, a.asked).Add(quietTime)
 }
 
 // begin reports whether by may send a query, until done is called. One session does so at a time. quiet is set if
@@ -72,7 +72,7 @@ func (a *answers) due() time.Time {
 func (a *answers) begin(by any, at time.Time, quiet bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.busy || a.ends >= maxEnds || quiet && at.Sub(moment.Later(a.heard, a.asked)) < quietTime {
+	if a.busy || a.ends >= maxEnds || quiet && at.Sub(notify.Later(a.heard, a.asked)) < quietTime {
 		return false
 	}
 	if !a.ended && a.apart {

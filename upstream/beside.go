@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -54,7 +54,7 @@ type besides struct {
 // besideType is a type that is not answered, and goes beside or did so.
 type besideType struct {
 	kept    map[wire.StreamID]*kept
-	backoff backoff.Backoff
+	backoff retry.Backoff
 	due     time.Time          // of the next retry
 	stop    context.CancelFunc // of the retry that runs; nil: none does
 	joined  bool               // it is on the streams: the server let it stand, or nothing else is wanted
@@ -286,7 +286,7 @@ func (c *grpcClient) began() {
 // askedSince is since when a type is asked for on a stream; zero: it is not.
 func (c *grpcClient) askedSince(typeURL string) (at time.Time) {
 	for k := range c.links() {
-		at = moment.Earlier(at, k.asked[typeURL])
+		at = notify.Earlier(at, k.asked[typeURL])
 	}
 	return at
 }
@@ -358,9 +358,9 @@ func (c *grpcClient) retryAt() (at time.Time) {
 		switch {
 		case t.joined, t.stop != nil:
 		case !t.wanted():
-			at = moment.Earlier(at, t.forgotten())
+			at = notify.Earlier(at, t.forgotten())
 		case b.running < mostBeside && c.retryLink(t) != nil:
-			at = moment.Earlier(at, moment.Later(t.due, b.resume))
+			at = notify.Earlier(at, notify.Later(t.due, b.resume))
 		}
 	}
 	return at
@@ -407,7 +407,7 @@ func (c *grpcClient) ask(typeURL string, t *besideType) {
 		defer stop()
 		_, err := c.session.safety.ask(ctx, asker, x, q, terms{deadline: end, heard: func(time.Time) {}})
 		if err != nil {
-			backoff.Sleep(ctx, time.Until(end))
+			retry.Sleep(ctx, time.Until(end))
 		}
 		c.session.post(c.remote.ctx, func() { c.retried(typeURL, t, err) })
 	})

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // Contact says how the servers of a control plane answer the relay, all scopes together (SUR-2).
@@ -59,7 +59,7 @@ func (c *contacts) paid(at time.Time, took time.Duration) {
 func (c *contacts) begin(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.since = moment.Earlier(c.since, at)
+	c.since = notify.Earlier(c.since, at)
 }
 
 // hear notes an answer.
@@ -100,7 +100,7 @@ func (o *Outages) Contact() Contact {
 	defer c.mu.Unlock()
 	now := Contact{Answered: c.answered, Since: c.since, Took: slices.Clone(c.took)}
 	for _, since := range c.owed {
-		now.Unanswered = moment.Earlier(now.Unanswered, since)
+		now.Unanswered = notify.Earlier(now.Unanswered, since)
 	}
 	return now
 }

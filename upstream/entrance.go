@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 const (
@@ -39,7 +39,7 @@ type entrance struct {
 	panics  *contain.Panics
 
 	mu      sync.Mutex // taken before that of outages
-	backoff backoff.Backoff
+	backoff retry.Backoff
 	waiting []*ticket
 	probe   *ticket   // the one that is tried; nil: none
 	next    time.Time // nobody is let in before
@@ -67,7 +67,7 @@ func newEntrance(outages *Outages, base, most time.Duration) *entrance {
 		outages = new(Outages)
 	}
 	outages.contacts.begin(time.Now())
-	return &entrance{outages: outages, most: most, backoff: backoff.Backoff{Base: base, Max: most}}
+	return &entrance{outages: outages, most: most, backoff: retry.Backoff{Base: base, Max: most}}
 }
 
 // enter reports whether a stream may be opened now. If not, the ticket's bell is rung
@@ -212,7 +212,7 @@ func backoffBound(most time.Duration, reason Reason) time.Duration {
 }
 
 // nextDelay is the next delay of a back-off. early is as for lost.
-func nextDelay(b *backoff.Backoff, early bool) time.Duration {
+func nextDelay(b *retry.Backoff, early bool) time.Duration {
 	if early {
 		return b.Late()
 	}
@@ -293,7 +293,7 @@ func (e *entrance) admit(set int) {
 	}
 	for _, t := range e.waiting[:most] {
 		t.admitted = true
-		wake.Up(t.bell)
+		notify.Signal(t.bell)
 	}
 	e.waiting = slices.Delete(e.waiting, 0, most)
 	e.arm()

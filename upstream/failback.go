@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 // failback is where a session's attempts go, and its way back to a better replica
@@ -174,7 +174,7 @@ func (f *failback) schedule() {
 	case f.replica == f.order[0]:
 		f.at = time.Time{}
 	case f.at.IsZero() && !f.probing:
-		f.at = time.Now().Add(backoff.Spread(f.interval << min(f.moves, maxDoublings)))
+		f.at = time.Now().Add(retry.Spread(f.interval << min(f.moves, maxDoublings)))
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -21,7 +21,7 @@ func (r *remote) queryAt(l *line) time.Time {
 	if at.IsZero() {
 		return at
 	}
-	return moment.Later(at, moment.Later(l.owed.opened, r.unable).Add(quietTime))
+	return notify.Later(at, notify.Later(l.owed.opened, r.unable).Add(quietTime))
 }
 
 // query asks the replica of a line for something that it delivered, in the background. It reports whether this session

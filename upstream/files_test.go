@@ -20,9 +20,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -507,7 +507,7 @@ func TestFiles_VAR6_FILE1(t *testing.T) {
 			t.Errorf("%d unusable files were counted", obs.unusable)
 		}
 	})
-	sessions[2].Tell(verdict.Word{TypeURL: clusters, Kind: verdict.Rejected, Reason: "no"})
+	sessions[2].Tell(ack.Outcome{TypeURL: clusters, Kind: ack.Rejected, Reason: "no"})
 	f.Close()
 	running.Wait()
 	if err := sessions[0].Run(t.Context()); !errors.Is(err, errRunning) {

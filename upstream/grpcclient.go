@@ -6,8 +6,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -116,10 +116,10 @@ func (c *grpcClient) rung() { c.answerReady(time.Now()) }
 
 // next implements client.
 func (c *grpcClient) next() time.Time {
-	at := moment.Earlier(c.held.next(), c.retryAt())
+	at := notify.Earlier(c.held.next(), c.retryAt())
 	for k := range c.links() {
 		if k.line.serving() {
-			at = moment.Earlier(at, k.next())
+			at = notify.Earlier(at, k.next())
 		}
 	}
 	return at
@@ -140,7 +140,7 @@ func (c *grpcClient) elapse(now time.Time) {
 func (*grpcClient) settling(time.Time) {}
 
 // tell implements client.
-func (c *grpcClient) tell(w verdict.Word) { c.held.tell(w) }
+func (c *grpcClient) tell(w ack.Outcome) { c.held.tell(w) }
 
 // end implements client.
 func (c *grpcClient) end() {

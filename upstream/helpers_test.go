@@ -23,8 +23,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -102,7 +102,7 @@ func (s *memStore) wantOn(stream wire.StreamID, all []wire.Subscription, change 
 	s.wanted[stream] = all
 	s.pending[stream] = append(s.pending[stream], change...)
 	s.mu.Unlock()
-	wake.Up(s.changed)
+	notify.Signal(s.changed)
 }
 
 func (s *memStore) DemandChanged() <-chan struct{} { return s.changed }
@@ -130,7 +130,7 @@ func (s *memStore) leave() { s.get(func(s *memStore) { s.lonely = true }) }
 
 func (s *memStore) come() {
 	s.get(func(s *memStore) { s.lonely = false })
-	wake.Up(s.changed)
+	notify.Signal(s.changed)
 }
 
 func (s *memStore) StreamWanted(stream wire.StreamID) bool {
@@ -194,7 +194,7 @@ func (s *memStore) Shed(stream wire.StreamID, typeURL string, bytes int) bool {
 	if !s.recovers {
 		s.pending[stream] = append(s.pending[stream], unsub(typeURL, names...))
 	}
-	wake.Up(s.changed)
+	notify.Signal(s.changed)
 	return true
 }
 
@@ -269,7 +269,7 @@ func (s *memStore) OneStream(stream wire.StreamID, one bool) {
 		delete(s.wanted, second)
 		delete(s.pending, second)
 	}
-	wake.Up(s.changed)
+	notify.Signal(s.changed)
 }
 
 func (s *memStore) Sequence() uint64 {

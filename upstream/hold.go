@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -58,7 +58,7 @@ type heldAnswer struct {
 	response *wire.Received
 	// changes are the changes of the Store that the response brought. Last is open until the Store has
 	// applied the response.
-	changes verdict.Span
+	changes ack.Span
 	// due is when the relay waits no longer: Nack.Wait after the first client was sent the content, and at
 	// most twice that after the response arrived if none was.
 	due   time.Time
@@ -75,7 +75,7 @@ func newAckHold(nack Nack, log *slog.Logger, ring func()) *ackHold {
 }
 
 // tell takes a client's word about content. It does not block.
-func (h *ackHold) tell(w verdict.Word) {
+func (h *ackHold) tell(w ack.Outcome) {
 	if h.count.Load() == 0 || w.Of.Empty() {
 		return
 	}
@@ -95,12 +95,12 @@ func (h *ackHold) tell(w verdict.Word) {
 
 // hear takes a word about the last response of a type. It reports whether the answer may be ready, or
 // due at another time. The caller holds mu.
-func (h *ackHold) hear(key heldKey, t *heldType, w *verdict.Word) (news bool) {
+func (h *ackHold) hear(key heldKey, t *heldType, w *ack.Outcome) (news bool) {
 	a, now := &t.answer, time.Now()
 	switch {
 	case t.heard, !now.Before(a.due):
 		return false
-	case w.Kind == verdict.Sent:
+	case w.Kind == ack.Sent:
 		if !w.PartOf.Empty() || w.Open >= a.changes.First {
 			return false // the client was sent some of it before
 		}
@@ -118,8 +118,8 @@ func (h *ackHold) hear(key heldKey, t *heldType, w *verdict.Word) (news bool) {
 }
 
 // decides takes a client's answer, and reports whether it decides the relay's.
-func (h *ackHold) decides(a *heldAnswer, w *verdict.Word) bool {
-	if w.Kind == verdict.Rejected {
+func (h *ackHold) decides(a *heldAnswer, w *ack.Outcome) bool {
+	if w.Kind == ack.Rejected {
 		// With other content in the response nobody knows yet which of it is bad (ACK-3). Of what is
 		// rejected as a whole and again in its parts, the whole counts, for the response that brought it.
 		if w.Parts && !w.Of.Within(a.changes) || w.PartOf.Within(a.changes) && !a.again {
@@ -158,7 +158,7 @@ func (h *ackHold) expect(k *streamLink, e envelope, r *wire.Received, before uin
 	}
 	*t = heldType{unheard: t.unheard, held: t.unheard < maxUnheard, answer: heldAnswer{
 		envelope: e, link: k, response: r, due: at.Add(2 * h.nack.Wait),
-		changes: verdict.Span{First: before + 1, Last: math.MaxUint64},
+		changes: ack.Span{First: before + 1, Last: math.MaxUint64},
 	}}
 	if last != nil {
 		t.answer.again, t.answer.changes.First = true, last.changes.First
@@ -167,7 +167,7 @@ func (h *ackHold) expect(k *streamLink, e envelope, r *wire.Received, before uin
 
 // applied says what changes the response of a type brought, which clients are sent if heard is set. It
 // reports whether its answer is held.
-func (h *ackHold) applied(k *streamLink, typeURL string, changes verdict.Span, heard bool) (held bool) {
+func (h *ackHold) applied(k *streamLink, typeURL string, changes ack.Span, heard bool) (held bool) {
 	key := heldKey{typeURL, k.line.id.Second}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -286,7 +286,7 @@ func (h *ackHold) next() (at time.Time) {
 	defer h.mu.Unlock()
 	for _, t := range h.types {
 		if t.held {
-			at = moment.Earlier(at, t.answer.due)
+			at = notify.Earlier(at, t.answer.due)
 		}
 	}
 	return at

@@ -7,17 +7,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // word is what a client makes of one change. memStore numbers a change for each response.
-func word(kind verdict.Kind, typeURL string, change uint64) verdict.Word {
-	return verdict.Word{Kind: kind, TypeURL: typeURL, Of: verdict.Span{First: change, Last: change}}
+func word(kind ack.Kind, typeURL string, change uint64) ack.Outcome {
+	return ack.Outcome{Kind: kind, TypeURL: typeURL, Of: ack.Span{First: change, Last: change}}
 }
 
-func rejected(typeURL string, change uint64, reason string) verdict.Word {
-	w := word(verdict.Rejected, typeURL, change)
+func rejected(typeURL string, change uint64, reason string) ack.Outcome {
+	w := word(ack.Rejected, typeURL, change)
 	w.Reason = reason
 	return w
 }
@@ -71,7 +71,7 @@ func (h *heldAnswers) respond(typeURL, nonce string, names ...string) {
 }
 
 // tell has a client say something.
-func (h *heldAnswers) tell(w verdict.Word) {
+func (h *heldAnswers) tell(w ack.Outcome) {
 	h.s.Tell(w)
 	synctest.Wait()
 }
@@ -107,9 +107,9 @@ func TestACK7Hold(t *testing.T) {
 	}
 	hold("ACK-7 the first client that accepts it ends the wait", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
-		h.tell(word(verdict.Sent, clusters, 1))
+		h.tell(word(ack.Sent, clusters, 1))
 		h.answers(0, 0)
-		h.tell(word(verdict.Accepted, clusters, 1))
+		h.tell(word(ack.Accepted, clusters, 1))
 		h.next("1")
 		h.tell(rejected(clusters, 1, "too late"))
 		h.answers(1, 0)
@@ -117,7 +117,7 @@ func TestACK7Hold(t *testing.T) {
 	hold("ACK-7 a client that rejects it first makes the ACK a NACK", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.tell(rejected(clusters, 1, "not a"))
-		h.tell(word(verdict.Accepted, clusters, 1)) // too late
+		h.tell(word(ack.Accepted, clusters, 1)) // too late
 		h.next("1: not a")
 		h.tell(rejected(clusters, 1, "again")) // answered already (STR-8)
 		h.answers(0, 1)
@@ -125,9 +125,9 @@ func TestACK7Hold(t *testing.T) {
 	hold("ACK-7 nack_wait is counted from when the first client was sent it", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		h.after(nackWait / 2)
-		h.tell(word(verdict.Sent, clusters, 1))
+		h.tell(word(ack.Sent, clusters, 1))
 		h.after(nackWait / 2)
-		h.tell(word(verdict.Sent, clusters, 1))
+		h.tell(word(ack.Sent, clusters, 1))
 		h.after(nackWait/2 - 1)
 		h.answers(0, 0)
 		h.after(1)
@@ -137,7 +137,7 @@ func TestACK7Hold(t *testing.T) {
 		h.respond(clusters, "1", "a")
 		h.after(2*nackWait - 1)
 		h.answers(0, 0)
-		h.tell(word(verdict.Sent, clusters, 1))
+		h.tell(word(ack.Sent, clusters, 1))
 		h.after(1)
 		h.next("1")
 	})
@@ -160,13 +160,13 @@ func TestACK7Hold(t *testing.T) {
 		h.tell(rejected(clusters, 1, "an older change"))
 		h.tell(rejected(clusters, 3, "a change of no response"))
 		h.answers(0, 0)
-		h.tell(word(verdict.Accepted, clusters, 2))
+		h.tell(word(ack.Accepted, clusters, 2))
 		h.next("2")
 		h.answers(1, 0)
 	})
 	hold("ACK-7 the next response of the type ends the wait, that of another does not", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
-		h.tell(word(verdict.Sent, clusters, 1))
+		h.tell(word(ack.Sent, clusters, 1))
 		h.respond(endpoints, "2", "x")
 		h.answers(0, 0)
 		h.respond(clusters, "3", "c")
@@ -174,7 +174,7 @@ func TestACK7Hold(t *testing.T) {
 		h.tell(rejected(clusters, 1, "too late"))
 		h.tell(rejected(endpoints, 2, "no endpoints, please"))
 		h.next("2: no endpoints, please")
-		h.tell(word(verdict.Accepted, clusters, 3))
+		h.tell(word(ack.Accepted, clusters, 3))
 		h.next("3")
 		h.answers(2, 1)
 	})
@@ -190,7 +190,7 @@ func TestACK7Hold(t *testing.T) {
 	})
 	hold("ACK-7 of a response in parts the last one is waited for", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
-		w := word(verdict.Accepted, clusters, 1)
+		w := word(ack.Accepted, clusters, 1)
 		w.Open = 1
 		h.tell(w)
 		h.answers(0, 0)
@@ -220,8 +220,8 @@ func TestACK7Hold(t *testing.T) {
 	})
 	hold("ACK-7 what a client accepts of what it rejected does not count", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
-		w := word(verdict.Accepted, clusters, 1)
-		w.PartOf = verdict.Span{First: 1, Last: 1}
+		w := word(ack.Accepted, clusters, 1)
+		w.PartOf = ack.Span{First: 1, Last: 1}
 		h.tell(w)
 		h.answers(0, 0)
 	})
@@ -229,7 +229,7 @@ func TestACK7Hold(t *testing.T) {
 	hold("ACK-7 nack_share of the clients that were sent it has to reject it", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		for range 11 {
-			h.tell(word(verdict.Sent, clusters, 1))
+			h.tell(word(ack.Sent, clusters, 1))
 		}
 		h.tell(rejected(clusters, 1, "the first"))
 		h.answers(0, 0)
@@ -239,28 +239,28 @@ func TestACK7Hold(t *testing.T) {
 	hold("ACK-7 fewer than nack_share do not", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
 		for range 11 {
-			h.tell(word(verdict.Sent, clusters, 1))
+			h.tell(word(ack.Sent, clusters, 1))
 		}
 		h.tell(rejected(clusters, 1, "only one"))
 		h.after(nackWait)
 		h.next("1")
 		h.respond(clusters, "2", "a")
 		for range 11 {
-			h.tell(word(verdict.Sent, clusters, 2))
+			h.tell(word(ack.Sent, clusters, 2))
 		}
 		h.tell(rejected(clusters, 2, "only one"))
-		h.tell(word(verdict.Accepted, clusters, 2))
+		h.tell(word(ack.Accepted, clusters, 2))
 		h.next("2")
 	}, tenth)
 	hold("ACK-7 ACK-3 a client counts once, however many responses it is sent of the content", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
-		sent := word(verdict.Sent, clusters, 1)
+		sent := word(ack.Sent, clusters, 1)
 		h.tell(sent)
 		sent.Open = 1 // further responses
 		for range 20 {
 			h.tell(sent)
 		}
-		sent.Open, sent.PartOf = 0, verdict.Span{First: 1, Last: 1} // parts of what it rejected
+		sent.Open, sent.PartOf = 0, ack.Span{First: 1, Last: 1} // parts of what it rejected
 		for range 20 {
 			h.tell(sent)
 		}
@@ -268,11 +268,11 @@ func TestACK7Hold(t *testing.T) {
 		h.next("1: the only one")
 		h.respond(clusters, "2", "a")
 		for range 20 {
-			h.tell(word(verdict.Sent, clusters, 2))
+			h.tell(word(ack.Sent, clusters, 2))
 		}
 		h.tell(rejected(clusters, 2, "as a whole"))
 		part := rejected(clusters, 2, "in parts")
-		part.PartOf = verdict.Span{First: 2, Last: 2}
+		part.PartOf = ack.Span{First: 2, Last: 2}
 		for range 20 {
 			h.tell(part)
 		}
@@ -280,7 +280,7 @@ func TestACK7Hold(t *testing.T) {
 	}, tenth)
 	hold("ACK-7 a client that is a relay is waited for longer", func(h *heldAnswers) {
 		h.respond(clusters, "1", "a")
-		sent := word(verdict.Sent, clusters, 1)
+		sent := word(ack.Sent, clusters, 1)
 		sent.Relay = true
 		h.tell(sent)
 		h.after(3*nackWait - 1)
@@ -291,7 +291,7 @@ func TestACK7Hold(t *testing.T) {
 	hold("ACK-7 after three waits that ran out nobody is waited for until a client answers in time", func(h *heldAnswers) {
 		for i := range uint64(maxUnheard) {
 			h.respond(clusters, fmt.Sprint(i+1), "a")
-			h.tell(word(verdict.Sent, clusters, i+1))
+			h.tell(word(ack.Sent, clusters, i+1))
 			h.after(nackWait - 1)
 			h.answers(i, 0)
 			h.after(1)
@@ -304,9 +304,9 @@ func TestACK7Hold(t *testing.T) {
 		})
 		h.respond(clusters, "4", "a")
 		h.next("4")
-		h.tell(word(verdict.Sent, clusters, 4))
+		h.tell(word(ack.Sent, clusters, 4))
 		h.after(nackWait)
-		h.tell(word(verdict.Accepted, clusters, 4)) // too late
+		h.tell(word(ack.Accepted, clusters, 4)) // too late
 		h.respond(clusters, "5", "a")
 		h.next("5")
 		h.respond(endpoints, "6", "x")
@@ -314,7 +314,7 @@ func TestACK7Hold(t *testing.T) {
 		h.next("6: another type")
 		h.respond(clusters, "7", "a")
 		h.next("7")
-		h.tell(word(verdict.Sent, clusters, 7))
+		h.tell(word(ack.Sent, clusters, 7))
 		h.after(nackWait - 1)
 		h.tell(rejected(clusters, 7, "in time, but acknowledged"))
 		h.respond(clusters, "8", "a")
@@ -330,7 +330,7 @@ func TestACK7Hold(t *testing.T) {
 		h.store.get(repeats(true))
 		h.respond(clusters, "2", "a")
 		h.after(100 * time.Millisecond)
-		h.tell(word(verdict.Sent, clusters, 1))
+		h.tell(word(ack.Sent, clusters, 1))
 		h.tell(rejected(clusters, 1, "still not a"))
 		h.after(nackPause - 100*time.Millisecond - 1)
 		h.answers(0, 1)
@@ -338,7 +338,7 @@ func TestACK7Hold(t *testing.T) {
 		h.next("2: still not a")
 		h.respond(clusters, "3", "a")
 		h.answers(0, 2)
-		h.tell(word(verdict.Accepted, clusters, 1))
+		h.tell(word(ack.Accepted, clusters, 1))
 		h.next("3")
 	})
 	hold("ACK-7 nothing is waited for where nobody is offered it again", func(h *heldAnswers) {
@@ -360,11 +360,11 @@ func TestACK7Hold(t *testing.T) {
 		h.next("1: one of these")
 		h.store.get(repeats(false))
 		h.respond(clusters, "2", "a")
-		part := word(verdict.Accepted, clusters, 1)
+		part := word(ack.Accepted, clusters, 1)
 		part.PartOf = w.Of
 		h.tell(part)
 		h.answers(0, 1)
-		part.Kind, part.Reason = verdict.Rejected, "this one"
+		part.Kind, part.Reason = ack.Rejected, "this one"
 		h.tell(part)
 		h.after(nackPause)
 		h.next("2: this one")
@@ -387,7 +387,7 @@ func TestACK7Hold(t *testing.T) {
 		for i := range uint64(2 * maxUnheard) {
 			h.respond(clusters, fmt.Sprint(i+1), "a")
 			h.answers(i, 0)
-			h.tell(word(verdict.Sent, clusters, i+1))
+			h.tell(word(ack.Sent, clusters, i+1))
 		}
 	})
 }
@@ -405,8 +405,8 @@ func TestACK7QuickClient(t *testing.T) {
 		ss.next()
 		store.applied = func(change uint64) {
 			if change == 1 {
-				s.Tell(word(verdict.Sent, clusters, change))
-				s.Tell(word(verdict.Accepted, clusters, change))
+				s.Tell(word(ack.Sent, clusters, change))
+				s.Tell(word(ack.Accepted, clusters, change))
 			} else {
 				s.Tell(rejected(clusters, change, "not b"))
 			}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -40,7 +40,7 @@ type line struct {
 	// at is when to try again (no link), to count the stream as stable (open, and
 	// something was asked for), or to stop waiting for the server (draining).
 	at      time.Time
-	backoff backoff.Backoff
+	backoff retry.Backoff
 	failed  []*replica // those that failed since the last good link or back-off
 
 	link    link
@@ -299,7 +299,7 @@ func (l *line) establish(at time.Time) {
 func (l *line) again(pause time.Duration) (now bool) {
 	at := time.Now()
 	if again := l.renewal.last.Add(pause); at.Before(again) {
-		l.renewal.due = moment.Earlier(again, at.Add(renewLook))
+		l.renewal.due = notify.Earlier(again, at.Add(renewLook))
 		return false
 	}
 	l.renewal.last = at

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -96,7 +96,7 @@ func (a *lists) enter(ctx context.Context, x *replica, by any) (leave func(), er
 	for !x.answers.begin(by, time.Now(), false) {
 		if err = errNoTurn; x.answers.due().IsZero() {
 			err = errUnwilling // another stream costs it the one that it has
-		} else if backoff.Sleep(ctx, turnLook); ctx.Err() == nil {
+		} else if retry.Sleep(ctx, turnLook); ctx.Err() == nil {
 			continue
 		}
 		<-a.turn

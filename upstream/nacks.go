@@ -5,8 +5,8 @@ import (
 	"maps"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -29,7 +29,7 @@ type nack struct {
 	waiting bool
 	// If clients rejected the content: the changes of the Store that brought it, and whether a client is
 	// sent it once more in parts.
-	changes verdict.Span
+	changes ack.Span
 	parts   bool
 	// What waits is the answer of the last response with the content. A server that sends further ones meanwhile
 	// gets one NACK for all.
@@ -85,7 +85,7 @@ func (n nacks) take(typeURL string, now time.Time) (e envelope, reason error) {
 func (n nacks) next() (at time.Time) {
 	for _, last := range n {
 		if last.waiting {
-			at = moment.Earlier(at, last.at.Add(nackPause))
+			at = notify.Earlier(at, last.at.Add(nackPause))
 		}
 	}
 	return at

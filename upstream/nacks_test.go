@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -197,7 +197,7 @@ func TestNackOfClientsWaits_SUR8_ACK7(t *testing.T) {
 		h.tell(rejected(clusters, 2, "not a"))
 		h.answers(0, 1)
 		h.respond(endpoints, "3", "x")
-		h.tell(word(verdict.Accepted, endpoints, 3))
+		h.tell(word(ack.Accepted, endpoints, 3))
 		h.next("3")
 		h.after(nackPause)
 		h.next("2: not a")

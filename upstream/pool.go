@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/xdsrelay/xdsrelay/internal/redial"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -75,7 +75,7 @@ func newPool(cfg *Config, keys keyring) (*pool, error) {
 // is called in requests, and in its certificate; "" stands for the host that is dialled.
 func (p *pool) dialOptions(at pace, authority string) []grpc.DialOption {
 	opts := []grpc.DialOption{
-		grpc.WithTransportCredentials(redial.Paced(p.creds)),
+		grpc.WithTransportCredentials(retry.PacedCredentials(p.creds)),
 		grpc.WithUserAgent(UserAgent()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(p.cfg.MaxReceiveSize)),
 		grpc.WithStaticStreamWindowSize(streamWindow),

@@ -9,8 +9,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -30,7 +30,7 @@ func (a *pollAsker) ask(ctx context.Context, x *replica, q *query, t terms) (*wi
 	wait := time.Until(t.deadline)
 	err := a.poll(ctx, x, q, t.deadline, t.heard)
 	for i := 0; err == nil && t.stay > 0 && i < rounds; i++ {
-		backoff.Sleep(ctx, t.stay/rounds)
+		retry.Sleep(ctx, t.stay/rounds)
 		err = a.poll(ctx, x, q, time.Now().Add(wait), func(time.Time) {})
 	}
 	return nil, err

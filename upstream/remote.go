@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -51,7 +51,7 @@ type client interface {
 	// settling is called before the Store settles.
 	settling(now time.Time)
 	// tell is Session.Tell, and end says that Run is over.
-	tell(w verdict.Word)
+	tell(w ack.Outcome)
 	end()
 }
 
@@ -108,7 +108,7 @@ func (r *remote) newLine(id wire.StreamID) *line {
 	cfg := &r.up.cfg
 	return &line{
 		remote: r, id: id, ticket: &ticket{bell: r.session.bell},
-		backoff: backoff.Backoff{Base: cfg.Backoff.Base, Max: cfg.Backoff.Max},
+		backoff: retry.Backoff{Base: cfg.Backoff.Base, Max: cfg.Backoff.Max},
 	}
 }
 
@@ -144,9 +144,9 @@ func (r *remote) rung() {
 
 // next implements source.
 func (r *remote) next() time.Time {
-	at := moment.Earlier(r.failback.at, r.client.next())
+	at := notify.Earlier(r.failback.at, r.client.next())
 	for _, l := range r.lines {
-		at = moment.Earlier(moment.Earlier(at, l.renewal.due), moment.Earlier(moment.Earlier(l.at, l.owed.due), moment.Earlier(l.owed.standsAt, r.queryAt(l))))
+		at = notify.Earlier(notify.Earlier(at, l.renewal.due), notify.Earlier(notify.Earlier(l.at, l.owed.due), notify.Earlier(l.owed.standsAt, r.queryAt(l))))
 	}
 	return at
 }
@@ -166,7 +166,7 @@ func (r *remote) elapse(now time.Time) {
 func (r *remote) settling(now time.Time) { r.client.settling(now) }
 
 // tell implements source.
-func (r *remote) tell(w verdict.Word) { r.client.tell(w) }
+func (r *remote) tell(w ack.Outcome) { r.client.tell(w) }
 
 // resting reports whether nothing is under way on any line.
 func (r *remote) resting() bool {

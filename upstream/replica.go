@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // endpoint is one entry of Config.Endpoints: a server, or a name for several.
@@ -53,7 +53,7 @@ type replica struct {
 // newEndpoint reads an entry of Config.Endpoints. byName reports whether what dials looks a
 // host up by itself: then it is one replica.
 func newEndpoint(priority int, target string, byName func(target string) bool) *endpoint {
-	e := &endpoint{priority: priority, target: target, wake: wake.New(), looked: true}
+	e := &endpoint{priority: priority, target: target, wake: notify.New(), looked: true}
 	if host, port, ok := lookedUp(target); ok && (byName == nil || !byName(target)) {
 		e.host, e.port, e.looked = host, port, false
 	}

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 const (
@@ -171,11 +171,11 @@ func (a *replicas) watch(e *endpoint) {
 		}
 		failing = err != nil
 		a.looked(e, addresses, err)
-		next := backoff.Spread(lookupInterval)
+		next := retry.Spread(lookupInterval)
 		if failing {
 			next = lookupRetry
 		}
-		backoff.Sleep(a.ctx, lookupPause)
+		retry.Sleep(a.ctx, lookupPause)
 		sleepUntil(a.ctx, next, e.wake)
 	}
 }
@@ -220,7 +220,7 @@ func (a *replicas) changed() {
 
 func (a *replicas) ring() {
 	for p := range a.seats {
-		wake.Up(p.bell)
+		notify.Signal(p.bell)
 	}
 }
 
@@ -234,7 +234,7 @@ func (a *replicas) tell() {
 // lookAgain has the name of a replica looked up again: it failed, and others may have taken its
 // place.
 func (a *replicas) lookAgain(x *replica) {
-	wake.Up(x.endpoint.wake)
+	notify.Signal(x.endpoint.wake)
 }
 
 // found notes whether a replica could be reached, for the other sessions.

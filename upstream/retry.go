@@ -3,7 +3,7 @@ package upstream
 import (
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // end closes the line's link, if there is one, and leaves the line idle. A link that was
@@ -14,7 +14,7 @@ func (l *line) end(reason Reason) {
 		l.replica.answers.lose(r, false)
 	}
 	if l.established {
-		r.report.heard = moment.Later(r.report.heard, l.replica.answers.last())
+		r.report.heard = notify.Later(r.report.heard, l.replica.answers.last())
 		r.up.entrance.outages.count(-1)
 		if reason.own() || !reason.repeats() && l.owed.stood() {
 			l.backoff.Reset()

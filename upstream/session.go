@@ -10,10 +10,9 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -88,7 +87,7 @@ type source interface {
 	// review is called after everything else, and returns what the session is in.
 	review() State
 	// tell is Session.Tell.
-	tell(w verdict.Word)
+	tell(w ack.Outcome)
 }
 
 // newSession makes a session without a source.
@@ -97,7 +96,7 @@ func newSession(cfg SessionConfig, upstream, endpoint string, log *slog.Logger, 
 		return nil, fmt.Errorf("upstream %q: a session needs a store", upstream)
 	}
 	return &Session{
-		store: cfg.Store, roster: r, batch: batch, events: make(chan func()), bell: wake.New(),
+		store: cfg.Store, roster: r, batch: batch, events: make(chan func()), bell: notify.New(),
 		safety: safety{cfg.Panics, cfg.Suspect}, over: make(chan struct{}),
 		report: newReport(upstream, endpoint, log, cfg),
 	}, nil
@@ -109,7 +108,7 @@ func (s *Session) Status() Status { return s.report.Status() }
 // Tell tells the session what became of content with a client (ACK-7). Streams hold ACKs
 // until then. Polls and files wait for no client: the next poll acknowledges. Tell may be
 // called from any goroutine, and does not block.
-func (s *Session) Tell(w verdict.Word) { s.source.tell(w) }
+func (s *Session) Tell(w ack.Outcome) { s.source.tell(w) }
 
 // Run keeps the Store fed until ctx ends, whose error it returns, or until the upstream is
 // closed (ErrClosed). It ends then even if the server hangs, with all streams closed, no
@@ -149,7 +148,7 @@ func (s *Session) loop(ctx context.Context) error {
 	s.reconcile() // the store may hold what another session left
 	for {
 		s.report.turn(s.source.review())
-		if at := moment.Earlier(moment.Earlier(s.batchAt, s.settleAt), s.source.next()); at.IsZero() {
+		if at := notify.Earlier(notify.Earlier(s.batchAt, s.settleAt), s.source.next()); at.IsZero() {
 			timer.Stop()
 		} else {
 			timer.Reset(time.Until(at))
@@ -190,11 +189,11 @@ func (s *Session) Turn(ctx context.Context, gone func() bool) {
 	if !s.started.Load() {
 		return
 	}
-	wake.Turn(ctx, s.events, func() {}, s.over, gone)
+	notify.Deliver(ctx, s.events, func() {}, s.over, gone)
 }
 
 // ring has the owner call source.rung. Any goroutine may call it.
-func (s *Session) ring() { wake.Up(s.bell) }
+func (s *Session) ring() { notify.Signal(s.bell) }
 
 // gather decides when changed demand is asked for (UPS-3). The first names of a type are
 // asked for at once: a client waits for them. Those that follow within the batch time wait
@@ -244,7 +243,7 @@ func (noClocks) rung()              {}
 func (noClocks) next() time.Time    { return time.Time{} }
 func (noClocks) elapse(time.Time)   {}
 func (noClocks) settling(time.Time) {}
-func (noClocks) tell(verdict.Word)  {}
+func (noClocks) tell(ack.Outcome)   {}
 
 // due says whether at has come, and forgets it then.
 func due(at *time.Time, now time.Time) bool {

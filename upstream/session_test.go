@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -600,7 +600,7 @@ func TestSettleWhileAway_TTL2_GATE4(t *testing.T) {
 				run(t, newUpstream(t, n.config("a")), store, nil)
 				<-time.After(time.Minute)
 				store.get(func(s *memStore) { s.settled = nil })
-				wake.Up(store.changed)
+				notify.Signal(store.changed)
 				<-time.After(DefaultBatch)
 				synctest.Wait()
 				store.get(func(s *memStore) {

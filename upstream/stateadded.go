@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -98,7 +98,7 @@ func (k *streamLink) awaitAdded(typeURL string, now time.Time) {
 func (k *streamLink) addedAt() (at time.Time) {
 	if d, state := k.dialect.(*stateDialect); state {
 		for _, t := range d.types {
-			at = moment.Earlier(at, t.added.due)
+			at = notify.Earlier(at, t.added.due)
 		}
 	}
 	return at

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -116,7 +116,7 @@ func (k *streamLink) conclude(d *doubt, answer *wire.Response, err error) {
 		return
 	case c.remote.up.lists.of(l.replica, r.TypeURL) == partialLists:
 		result, r.Partial, k.unsure = CheckUnanswered, true, true
-		l.renewal.due = moment.Earlier(l.renewal.due, time.Now().Add(backoff.Spread(renewPause)))
+		l.renewal.due = notify.Earlier(l.renewal.due, time.Now().Add(retry.Spread(renewPause)))
 		log.Info("list lacks resources, and the endpoint does not say on another stream which of them are gone: keeping them until the stream begins anew", "error", err)
 	default:
 		result = CheckUnanswered

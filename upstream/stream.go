@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -51,7 +51,7 @@ type outgoing struct {
 }
 
 func newStream(ctx context.Context, c *conn, api APIType, method string, s *Session, sent func(string, RequestKind)) *stream {
-	st := &stream{conn: c, api: api, panics: s.safety.panics, method: method, post: s.post, sent: sent, wake: wake.New()}
+	st := &stream{conn: c, api: api, panics: s.safety.panics, method: method, post: s.post, sent: sent, wake: notify.New()}
 	st.ctx, st.cancel = context.WithCancel(ctx)
 	st.call, st.abort = context.WithCancelCause(st.ctx)
 	return st
@@ -168,7 +168,7 @@ func (st *stream) enqueue(o outgoing) {
 	}
 	st.queue = append(st.queue, o)
 	st.busy = true
-	wake.Up(st.wake)
+	notify.Signal(st.wake)
 }
 
 // idle says whether everything was written. If not, f is run by the owner as

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -325,7 +325,7 @@ func (k *streamLink) apply(r *wire.Received, e envelope, at time.Time) (held boo
 	case reason != nil:
 		c.held.forget(k, e.typeURL)
 	default:
-		changes := verdict.Span{First: before + 1, Last: c.store.Sequence()}
+		changes := ack.Span{First: before + 1, Last: c.store.Sequence()}
 		heard, again := c.store.Heard()
 		if changes.Last == before {
 			heard = last != nil && (again || last.parts)
@@ -379,7 +379,7 @@ func (k *streamLink) answerWaiting(typeURL string) {
 
 // next is when elapse has something to do; zero: never.
 func (k *streamLink) next() time.Time {
-	return moment.Earlier(moment.Earlier(k.nacks.next(), k.addedAt()), k.quietAt())
+	return notify.Earlier(notify.Earlier(k.nacks.next(), k.addedAt()), k.quietAt())
 }
 
 // elapse writes the NACKs that have waited long enough, and asks for names that have.

@@ -7,7 +7,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -69,7 +69,7 @@ func (k *streamLink) awaitAll(sub wire.Subscription, first bool, now time.Time) 
 // quietAt is when "*" is to be asked for next, zero if it is not.
 func (k *streamLink) quietAt() (at time.Time) {
 	for _, q := range k.unheard {
-		at = moment.Earlier(at, q.due)
+		at = notify.Earlier(at, q.due)
 	}
 	return at
 }

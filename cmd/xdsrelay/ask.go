@@ -14,8 +14,8 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -61,7 +61,7 @@ func show[T any](o *askFlags, path string, table func(w io.Writer, answers []adm
 		if err != nil {
 			cli.Print(o.cmd.ErrOrStderr(), err)
 		}
-		if !backoff.Sleep(o.cmd.Context(), watchPause) {
+		if !retry.Sleep(o.cmd.Context(), watchPause) {
 			return err
 		}
 	}

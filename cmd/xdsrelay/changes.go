@@ -23,8 +23,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/adminclient"
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
@@ -146,7 +146,7 @@ over all relays. Without --version it is the one that the relays have.
 				return o.outcome(failed, len(answers), "")
 			}
 			done := w.look(answers)
-			if done || time.Now().After(end) || !backoff.Sleep(cmd.Context(), time.Second/2) {
+			if done || time.Now().After(end) || !retry.Sleep(cmd.Context(), time.Second/2) {
 				_, _ = fmt.Fprintln(cmd.OutOrStdout(), w.text)
 				if done {
 					return w.err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/filewatch"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
@@ -48,7 +48,7 @@ func (c *configuration) follow() (stop func()) {
 // service manager all states, so that it hears them in order.
 func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	changed := wake.New()
+	changed := notify.New()
 	var wg sync.WaitGroup
 	wg.Go(func() { c.run(ctx, changed, log) })
 	wg.Go(func() {
@@ -90,7 +90,7 @@ func (c *configuration) run(ctx context.Context, changed chan<- struct{}, log *s
 		}
 		return
 	}
-	c.file.Run(ctx, log, func() { wake.Up(changed) }) // a reload that is due will read it
+	c.file.Run(ctx, log, func() { notify.Signal(changed) }) // a reload that is due will read it
 }
 
 // read reads the configuration again. It does not read a pipe in the file's place: the

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 )
 
 const (
@@ -38,7 +38,7 @@ type Conn struct {
 	left     func(*Conn) // told once, when the connection is closed
 	observer Observer
 
-	who crowd.Who // guarded by Limit.mu
+	who quota.Client // guarded by Limit.mu
 
 	closed atomic.Bool
 	failed atomic.Bool // the client closed it, or the network did

@@ -6,14 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
-	"github.com/xdsrelay/xdsrelay/internal/pace"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 // Limits may change while clients are connected.
 type Limits struct {
-	Connections crowd.Limit
+	Connections quota.Limit
 	PerSecond   int // new ones that are served; 0: no limit
 }
 
@@ -34,10 +34,10 @@ type Limit struct {
 	limits  Limits
 	wake    []chan<- struct{}  // of the listeners, which wait for next
 	present map[*Conn]struct{} // the connections, those that wait too
-	crowd   crowd.Crowd        // of them
+	usage   quota.Usage        // of them
 	waiting int
 	began   time.Time // of served
-	served  pace.Pace
+	served  retry.Pace
 	next    time.Time // when the next connection may be served; zero: at once
 }
 
@@ -55,7 +55,7 @@ func (l *Limit) Set(limits Limits) {
 	}
 	l.limits = limits
 	for _, ready := range l.wake {
-		wake.Up(ready)
+		notify.Signal(ready)
 	}
 }
 
@@ -75,28 +75,28 @@ func (l *Limit) Count() (present, waiting int) {
 }
 
 // come counts a connection, unless there are too many.
-func (l *Limit) come(c *Conn) crowd.Verdict {
+func (l *Limit) come(c *Conn) quota.Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := l.crowd.Admit(l.limits.Connections, len(l.present), 1, c.who, l.all())
-	if v == crowd.Admitted {
+	v := l.usage.Admit(l.limits.Connections, len(l.present), 1, c.who, l.all())
+	if v == quota.Admitted {
 		l.present[c] = struct{}{}
 	}
 	return v
 }
 
 // identify counts a connection for the address that is known of it now, unless that has its share.
-func (l *Limit) identify(c *Conn, who crowd.Who) crowd.Verdict {
+func (l *Limit) identify(c *Conn, who quota.Client) quota.Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.present[c]; !ok {
-		return crowd.Admitted // it is closed
+		return quota.Admitted // it is closed
 	}
 	delete(l.present, c)
-	l.crowd.Release(l.limits.Connections, len(l.present), 1, c.who)
+	l.usage.Release(l.limits.Connections, len(l.present), 1, c.who)
 	c.who = who
-	v := l.crowd.Admit(l.limits.Connections, len(l.present), 1, who, l.all())
-	if v == crowd.Admitted {
+	v := l.usage.Admit(l.limits.Connections, len(l.present), 1, who, l.all())
+	if v == quota.Admitted {
 		l.present[c] = struct{}{}
 	}
 	return v
@@ -108,13 +108,13 @@ func (l *Limit) leave(c *Conn) {
 	defer l.mu.Unlock()
 	if _, ok := l.present[c]; ok {
 		delete(l.present, c)
-		l.crowd.Release(l.limits.Connections, len(l.present), 1, c.who)
+		l.usage.Release(l.limits.Connections, len(l.present), 1, c.who)
 	}
 }
 
 // all lists who has connections. The caller holds mu.
-func (l *Limit) all() iter.Seq2[crowd.Who, int] {
-	return func(yield func(crowd.Who, int) bool) {
+func (l *Limit) all() iter.Seq2[quota.Client, int] {
+	return func(yield func(quota.Client, int) bool) {
 		for c := range l.present {
 			if !yield(c.who, 1) {
 				return
@@ -124,8 +124,8 @@ func (l *Limit) all() iter.Seq2[crowd.Who, int] {
 }
 
 // reasonOf is why a verdict has a connection refused.
-func reasonOf(v crowd.Verdict) Reason {
-	if v == crowd.Shared {
+func reasonOf(v quota.Result) Reason {
+	if v == quota.Shared {
 		return Share
 	}
 	return TooMany

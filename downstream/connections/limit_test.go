@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 )
 
 // system is a listener of the system: what is put into it, Accept returns.
@@ -105,8 +105,8 @@ func inHall(t *testing.T, l Limits, f func(h *hall)) {
 			_ = c.Close()
 		}
 		synctest.Wait()
-		if present, waiting := h.limit.Count(); present != 0 || waiting != 0 || h.limit.crowd.Counting() {
-			t.Errorf("at the end there are %d connections, of which %d wait; they are counted: %t", present, waiting, h.limit.crowd.Counting())
+		if present, waiting := h.limit.Count(); present != 0 || waiting != 0 || h.limit.usage.Counting() {
+			t.Errorf("at the end there are %d connections, of which %d wait; they are counted: %t", present, waiting, h.limit.usage.Counting())
 		}
 	})
 }
@@ -187,7 +187,7 @@ func (h *hall) leave() {
 
 // All listeners together have as many connections as the limit says, and one address its share.
 func TestConnections_LIM1(t *testing.T) {
-	inHall(t, Limits{Connections: crowd.Limit{Most: 4, Share: 0.5}}, func(h *hall) {
+	inHall(t, Limits{Connections: quota.Limit{Most: 4, Share: 0.5}}, func(h *hall) {
 		one, other := h.listen(nil), h.listen(nil)
 		h.comes(one, "10.0.0.1", "a")
 		h.comes(other, "10.0.0.1", "b", "c", "x")
@@ -198,7 +198,7 @@ func TestConnections_LIM1(t *testing.T) {
 		h.leave()
 		h.comes(other, "10.0.0.3", "g")
 		h.wants("g")
-		h.limit.Set(Limits{Connections: crowd.Limit{Most: 5, Share: 0.5}})
+		h.limit.Set(Limits{Connections: quota.Limit{Most: 5, Share: 0.5}})
 		h.comes(one, "10.0.0.4", "h", "i")
 		h.wants("h", "10.0.0.4 too many")
 		h.limit.Set(Limits{})
@@ -281,12 +281,12 @@ func TestRatePatience_LIM1(t *testing.T) {
 func TestFleetOfDefaults_LIM1(t *testing.T) {
 	const envoys = 50_000
 	c := config.Default().Limits
-	l := New(Limits{Connections: crowd.Limit{Most: c.Connections, Share: c.Share.Part()}, PerSecond: c.ConnectionsPerSecond}, nil)
+	l := New(Limits{Connections: quota.Limit{Most: c.Connections, Share: c.Share.Part()}, PerSecond: c.ConnectionsPerSecond}, nil)
 	come := func(n int, from string) {
 		t.Helper()
 		for i := range n {
-			one := &Conn{who: crowd.Who{Address: netip.PrefixFrom(netip.MustParseAddr(from), 32)}}
-			if v := l.come(one); v != crowd.Admitted {
+			one := &Conn{who: quota.Client{Address: netip.PrefixFrom(netip.MustParseAddr(from), 32)}}
+			if v := l.come(one); v != quota.Admitted {
 				t.Fatalf("the verdict on connection %d from %s is %d", i, from, v)
 			}
 		}
@@ -297,7 +297,7 @@ func TestFleetOfDefaults_LIM1(t *testing.T) {
 
 // A client behind a proxy counts for its own address, and only until then for nobody.
 func TestSettling_LIM1(t *testing.T) {
-	inHall(t, Limits{Connections: crowd.Limit{Most: 4, Share: 0.25}}, func(h *hall) {
+	inHall(t, Limits{Connections: quota.Limit{Most: 4, Share: 0.25}}, func(h *hall) {
 		known := make(chan net.IP)
 		s := h.listen(func(c net.Conn) {
 			if ip, ok := <-known; ok {

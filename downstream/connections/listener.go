@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 )
 
 // listener gives the connections of another listener, as its limit lets it.
@@ -38,7 +38,7 @@ type listener struct {
 func (l *Limit) Listen(lis net.Listener, settle func(net.Conn)) net.Listener {
 	w := &listener{
 		Listener: lis, limit: l, settle: settle, settling: make(map[*Conn]struct{}),
-		ready: wake.New(), taken: wake.New(), closed: make(chan struct{}),
+		ready: notify.New(), taken: notify.New(), closed: make(chan struct{}),
 	}
 	l.mu.Lock()
 	l.wake = append(l.wake, w.ready)
@@ -53,7 +53,7 @@ func (w *listener) Accept() (net.Conn, error) {
 		c, wait, err := w.serve(time.Now())
 		switch {
 		case err != nil:
-			wake.Up(w.taken)
+			notify.Signal(w.taken)
 			return nil, err
 		case c != nil:
 			return c, nil
@@ -126,9 +126,9 @@ func (w *listener) take() {
 		}
 		c := w.limit.newConn(conn)
 		if w.settle == nil {
-			c.who.Address = crowd.AddressAt(conn.RemoteAddr())
+			c.who.Address = quota.AddressAt(conn.RemoteAddr())
 		}
-		if v := w.limit.come(c); v != crowd.Admitted {
+		if v := w.limit.come(c); v != quota.Admitted {
 			w.refuse(c, reasonOf(v))
 			continue
 		}
@@ -148,7 +148,7 @@ func (w *listener) failed(err error) (end bool) {
 	w.limit.mu.Lock()
 	w.err = err
 	w.limit.mu.Unlock()
-	wake.Up(w.ready)
+	notify.Signal(w.ready)
 	if isEnd(err) {
 		return true
 	}
@@ -174,11 +174,11 @@ func (w *listener) settles(c *Conn) bool {
 // identify waits until it is known where a connection's client is.
 func (w *listener) identify(c *Conn) {
 	w.settle(c.Conn)
-	who := crowd.Who{Address: crowd.AddressAt(c.RemoteAddr())}
+	who := quota.Client{Address: quota.AddressAt(c.RemoteAddr())}
 	w.limit.mu.Lock()
 	delete(w.settling, c)
 	w.limit.mu.Unlock()
-	if v := w.limit.identify(c, who); v != crowd.Admitted {
+	if v := w.limit.identify(c, who); v != quota.Admitted {
 		w.refuse(c, reasonOf(v))
 		return
 	}
@@ -197,7 +197,7 @@ func (w *listener) wait(c *Conn) {
 	w.queue.push(c)
 	l.waiting++
 	l.mu.Unlock()
-	wake.Up(w.ready)
+	notify.Signal(w.ready)
 }
 
 // refuse resets a connection, and tells of it.
@@ -237,7 +237,7 @@ func (w *listener) Close() error {
 		w.err = net.ErrClosed
 		w.limit.mu.Unlock()
 		err = w.Listener.Close()
-		wake.Up(w.ready)
+		notify.Signal(w.ready)
 		for _, c := range left {
 			reset(c)
 		}

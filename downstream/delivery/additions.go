@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 )
 
 // additions delivers everything but removals: changed names, new members and owed answers.
@@ -117,7 +117,7 @@ func (p *delivery) member(w *typeSub, f *follower, e *cache.Entry) bool {
 	}
 	w.subs.names.returned(e.Key())
 	f.compared(e.Key())
-	f.withheld = few.Without(f.withheld, e.Key())
+	f.withheld = smallmap.Without(f.withheld, e.Key())
 	if pushed {
 		f.since++
 	}

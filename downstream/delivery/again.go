@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 )
 
 // What a client rejects with several resources in one response it does not use, though most of
@@ -34,7 +34,7 @@ func (s *Subscriber) Rejected(place *Place, b *Batch) (parts bool) {
 
 // reject has resources and removals go once more that the client rejected together. of are the changes
 // of the response.
-func (a *rejections) reject(items []item, removed []string, of verdict.Span) {
+func (a *rejections) reject(items []item, removed []string, of ack.Span) {
 	if len(removed) > 0 {
 		a.add(group{removed: removed, last: true, partOf: of})
 	}

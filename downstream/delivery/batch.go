@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -36,7 +36,7 @@ type Batch struct {
 	Last  uint64
 
 	flight  flight
-	content verdict.Span // changes of Store that it brings content of
+	content ack.Span // changes of Store that it brings content of
 	extra   *batchExtra
 }
 
@@ -57,7 +57,7 @@ func (b *Batch) extras() *batchExtra {
 // Part is what a response brings of one store.
 type Part struct {
 	Store   *cache.Store
-	Content verdict.Span // changes of the store that it brings content of
+	Content ack.Span // changes of the store that it brings content of
 }
 
 // Parts appends to parts what it brings of content, by store.
@@ -77,7 +77,7 @@ func (b *Batch) Parts(parts []Part) []Part {
 }
 
 // contentOf gives what it brings of the content of a store.
-func (b *Batch) contentOf(store *cache.Store) (of verdict.Span) {
+func (b *Batch) contentOf(store *cache.Store) (of ack.Span) {
 	var room [1]Part
 	for _, p := range b.Parts(room[:0]) {
 		if p.Store == store {
@@ -89,7 +89,7 @@ func (b *Batch) contentOf(store *cache.Store) (of verdict.Span) {
 
 // PartOf gives the changes of a response that the client rejected, if this response is a part of it that
 // goes once more (ACK-3).
-func (b *Batch) PartOf() (of verdict.Span) {
+func (b *Batch) PartOf() (of ack.Span) {
 	if g := b.flight.group(); g != nil {
 		of = g.partOf
 	}

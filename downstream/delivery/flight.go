@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 )
 
 // item is a resource as it was sent: by a name, or as a member of a collection.
@@ -18,10 +18,10 @@ type item struct {
 // group is sent once more in one response.
 type group struct {
 	items   []item
-	removed []string     // names that are told as removed again
-	last    bool         // a rejection of it leads to nothing
-	offered bool         // it is offered again
-	partOf  verdict.Span // changes of the response that was rejected, of which this is a part
+	removed []string // names that are told as removed again
+	last    bool     // a rejection of it leads to nothing
+	offered bool     // it is offered again
+	partOf  ack.Span // changes of the response that was rejected, of which this is a part
 }
 
 // span is a range of changes of a collection. Everything in it was sent.
@@ -135,11 +135,11 @@ type rejections struct {
 // offer is the clock of one content that a client rejects. Guarded like Place.
 type offer struct {
 	typeSub *typeSub
-	nacks   int          // of the content
-	next    time.Time    // it is offered again then at the earliest,
-	due     bool         // if there is a reason
-	out     bool         // it is offered, and the client has not answered
-	content verdict.Span // of a list: the changes that the client rejected with it last
+	nacks   int       // of the content
+	next    time.Time // it is offered again then at the earliest,
+	due     bool      // if there is a reason
+	out     bool      // it is offered, and the client has not answered
+	content ack.Span  // of a list: the changes that the client rejected with it last
 }
 
 // rejected is a resource that a client rejected alone.

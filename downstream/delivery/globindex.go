@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -37,7 +37,7 @@ func (i *globIndex) add(g *follower) {
 
 // remove takes a glob out.
 func (i *globIndex) remove(g *follower) {
-	i.all = few.Without(i.all, g.name.text)
+	i.all = smallmap.Without(i.all, g.name.text)
 	i.bytes -= len(g.name.text)
 	if key := g.Collection().Key(); g.name.text != key {
 		i.respelled = withoutOne(i.respelled, key, g)

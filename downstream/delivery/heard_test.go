@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 )
 
 // What a control plane's ACK waits for (ACK-7): content that goes to somebody.
@@ -123,7 +123,7 @@ func TestBatchParts_ACK7(t *testing.T) {
 	b.says(cds, "+a@1", "+b@1") // changes 1 and 2
 	b.says(eds, "+x@1", "+y@1") // 3 and 4
 	b.says(cds, "+a@2")         // 5
-	spans := func() (all []verdict.Span) {
+	spans := func() (all []ack.Span) {
 		batches, _, err := p.s.Collect(paceOf(func(string) bool { return false }, 1<<20, 8))
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestBatchParts_ACK7(t *testing.T) {
 		}
 		return all
 	}
-	if got, want := spans(), []verdict.Span{{First: 2, Last: 5}, {First: 3, Last: 4}}; !slices.Equal(got, want) {
+	if got, want := spans(), []ack.Span{{First: 2, Last: 5}, {First: 3, Last: 4}}; !slices.Equal(got, want) {
 		t.Errorf("the first batches have %v, want %v", got, want)
 	}
 	b.says(cds, "-b")
@@ -149,7 +149,7 @@ func TestBatchParts_ACK7(t *testing.T) {
 	late := b.join()
 	late.sub(cds, "*")
 	p = late
-	if got, want := spans(), []verdict.Span{{First: 5, Last: 5}}; !slices.Equal(got, want) {
+	if got, want := spans(), []ack.Span{{First: 5, Last: 5}}; !slices.Equal(got, want) {
 		t.Errorf("the first batch of a client that comes late has %v, want %v", got, want)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -24,7 +24,7 @@ func (h *heldNames) set(key, version string) {
 }
 
 // drop forgets the version of a name.
-func (h *heldNames) drop(key string) { h.versions = few.Without(h.versions, key) }
+func (h *heldNames) drop(key string) { h.versions = smallmap.Without(h.versions, key) }
 
 // doubt records that the client holds the names in unknown versions.
 func (h *heldNames) doubt() {
@@ -58,6 +58,6 @@ func (a *answers) owe(n cache.Name) {
 // drop records that nothing is owed for a key any more.
 func (a *answers) drop(key string) {
 	if *a != nil {
-		*a = few.Without(*a, key)
+		*a = smallmap.Without(*a, key)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -499,6 +499,6 @@ func streamOf(n int) wire.StreamID { return wire.StreamID{Second: n == 1} }
 // ringing fills a bell's one slot.
 func ringing(slot chan<- struct{}) func() {
 	return func() {
-		wake.Up(slot)
+		notify.Signal(slot)
 	}
 }

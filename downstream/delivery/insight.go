@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // Wait is what a client waits for that lacks something of a type.
@@ -116,7 +116,7 @@ func (w *typeSub) inspect(x *Insight, acks Acks, details Wanted) {
 			continue
 		}
 		if sub.dirty && !sub.heartbeat {
-			x.Since = moment.Earlier(x.Since, e.ReceivedAt())
+			x.Since = notify.Earlier(x.Since, e.ReceivedAt())
 		}
 		if !sub.exists() {
 			x.Missing.add(sub.spelling)
@@ -128,7 +128,7 @@ func (w *typeSub) inspect(x *Insight, acks Acks, details Wanted) {
 			x.Open.add(c.Key())
 		}
 		if e := f.NextChange(); e != nil {
-			x.Since = moment.Earlier(x.Since, e.ReceivedAt())
+			x.Since = notify.Earlier(x.Since, e.ReceivedAt())
 		}
 	}
 	x.Waits = later(x.Waits, w.lack(x, acks))

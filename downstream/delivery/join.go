@@ -2,7 +2,7 @@ package delivery
 
 import (
 	"github.com/xdsrelay/xdsrelay/cache/digest"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // join makes one list of the parts of several stores. Where a part is missing, since something
@@ -49,7 +49,7 @@ func joined(parts []*Batch) *Batch {
 			b.Store, b.Last = o.Store, o.Last
 		}
 		versions = append(versions, o.SystemVersion)
-		b.Received = moment.Earlier(b.Received, o.Received)
+		b.Received = notify.Earlier(b.Received, o.Received)
 	}
 	b.SystemVersion = digest.Join(versions)
 	return b

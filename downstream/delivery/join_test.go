@@ -7,7 +7,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/digest"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 )
 
 // The parts of a list make one list, which has of all parts what it tells (RES-2, TTL-1).
@@ -78,7 +78,7 @@ func TestJoined_RES2_TTL1(t *testing.T) {
 // A response brings content of a store, or of those of its parts, where it brings any.
 func TestBatchParts(t *testing.T) {
 	store, other := newBed(t, cache.Limits{}).store, newBed(t, cache.Limits{}).store
-	span := verdict.Span{First: 1, Last: 2}
+	span := ack.Span{First: 1, Last: 2}
 	for name, tc := range map[string]struct {
 		batch Batch
 		want  []Part
@@ -86,7 +86,7 @@ func TestBatchParts(t *testing.T) {
 		"nothing":            {Batch{Store: store}, nil},
 		"content":            {Batch{Store: store, content: span}, []Part{{store, span}}},
 		"content of a group": {Batch{Store: store, content: span, extra: &batchExtra{}}, []Part{{store, span}}},
-		"a list of several":  {Batch{Store: store, content: span, extra: &batchExtra{parts: []Part{{store, verdict.Span{}}, {other, span}}}}, []Part{{other, span}}},
+		"a list of several":  {Batch{Store: store, content: span, extra: &batchExtra{parts: []Part{{store, ack.Span{}}, {other, span}}}}, []Part{{other, span}}},
 	} {
 		if got := tc.batch.Parts(nil); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: it brings %v, want %v", name, got, tc.want)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/digest"
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 )
 
 // fewNames is how many subscriptions are kept in a list: as many as are compared about as fast
@@ -81,7 +81,7 @@ func (i *nameIndex) add(sub *nameSub, key string) {
 // remove takes out a subscription to a key.
 func (i *nameIndex) remove(sub *nameSub, key string) {
 	if i.many != nil {
-		i.many = few.Without(i.many, sub.spelling)
+		i.many = smallmap.Without(i.many, sub.spelling)
 	} else {
 		at := slices.Index(i.list, sub)
 		i.list = slices.Delete(i.list, at, at+1)
@@ -215,7 +215,7 @@ func withoutOne[V comparable](m map[string][]V, key string, v V) map[string][]V 
 		list = slices.Delete(list, i, i+1)
 	}
 	if len(list) == 0 {
-		return few.Without(m, key)
+		return smallmap.Without(m, key)
 	}
 	m[key] = list
 	return m

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 )
 
 // nameQueue are the name subscriptions of one type with something due.
@@ -72,7 +72,7 @@ func (d *dueErrors) add(n *nameSub) {
 // drop records that the client was told, or need not be told any more.
 func (d *dueErrors) drop(n *nameSub) {
 	if d.names != nil {
-		d.names = few.Without(d.names, n)
+		d.names = smallmap.Without(d.names, n)
 	}
 }
 

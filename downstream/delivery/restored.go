@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 )
 
 // Restored content (cache.Entry.Restored) goes to clients that present nothing for its name. If a
@@ -102,7 +102,7 @@ func (p *delivery) withheld(w *typeSub, f *follower) {
 			p.cluster(e.Resource(), false)
 			f.compared(key)
 		}
-		f.withheld = few.Without(f.withheld, key)
+		f.withheld = smallmap.Without(f.withheld, key)
 		p.look()
 	}
 }

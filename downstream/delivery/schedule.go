@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // schedule decides what of a stream's types goes out, and when: nothing else does. One Collect
@@ -51,7 +51,7 @@ func (s *schedule) now() time.Time {
 }
 
 // later records a time at which something may go out.
-func (s *schedule) later(at time.Time) { s.next = moment.Earlier(s.next, at) }
+func (s *schedule) later(at time.Time) { s.next = notify.Earlier(s.next, at) }
 
 // typeDue is what is due of one type, over all places of a stream.
 type typeDue struct {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/digest"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -91,9 +91,9 @@ func TakeSnapshot(clients []*Place, typeURL string, given ...NamedError) *Snapsh
 		all.Complete = all.Complete && s.Complete
 		all.Restored, all.Awaited = all.Restored || s.Restored, all.Awaited || s.Awaited
 		if s.last > 0 {
-			all.Parts = append(all.Parts, Part{clients[i].store, verdict.Span{First: 1, Last: s.last}})
+			all.Parts = append(all.Parts, Part{clients[i].store, ack.Span{First: 1, Last: s.last}})
 		}
-		all.Received = moment.Earlier(all.Received, s.Received)
+		all.Received = notify.Earlier(all.Received, s.Received)
 		versions, digests, confirmed = append(versions, s.Version), append(digests, s.Content), append(confirmed, s.confirmed)
 	}
 	if len(versions) > 0 {
@@ -271,6 +271,6 @@ func (t *snapshotTaker) add(e *cache.Entry, name string) {
 	t.names[name] = true
 	s.last = max(s.last, e.Changed())
 	if t.typeSub.list.listed && e.Changed() > t.typeSub.progress.sent {
-		s.Received = moment.Earlier(s.Received, e.ReceivedAt())
+		s.Received = notify.Earlier(s.Received, e.ReceivedAt())
 	}
 }

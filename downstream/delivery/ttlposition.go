@@ -2,7 +2,7 @@ package delivery
 
 import (
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 )
 
 // ttlPosition is how much a client was told of the TTLs of a collection's members.
@@ -37,7 +37,7 @@ func (p *ttlPosition) owe(key string) {
 // settle records that the client was told.
 func (p *ttlPosition) settle(key string) {
 	if p.untoldExpiry != nil {
-		p.untoldExpiry = few.Without(p.untoldExpiry, key)
+		p.untoldExpiry = smallmap.Without(p.untoldExpiry, key)
 	}
 }
 

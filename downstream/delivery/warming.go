@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 )
 
 // isNew reports whether the client was not sent a member before this Collect, or was told of
@@ -28,7 +28,7 @@ func (s *Subscriber) look(c *Place, due *schedule) {
 	}
 	for name := range s.clusters {
 		if w.subs.has(name) {
-			s.clusters = few.Without(s.clusters, name)
+			s.clusters = smallmap.Without(s.clusters, name)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -171,7 +171,7 @@ func (wr *writer) record(e *cache.Entry, pushed bool) {
 		wr.cur.content.Add(e.Changed())
 	}
 	if pushed && !e.Restored() {
-		wr.cur.Received = moment.Earlier(wr.cur.Received, e.ReceivedAt())
+		wr.cur.Received = notify.Earlier(wr.cur.Received, e.ReceivedAt())
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/trust"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
 )
 
 const (
@@ -43,7 +43,7 @@ type Watch struct {
 // certificates count now, nil if the server asks for no certificates. end is told of connections
 // whose identity has ended, before they are closed: their streams are to be ended.
 func NewWatch(roots func() *trust.Roots, recheck time.Duration, end func(map[*Conn]*Error)) *Watch {
-	w := &Watch{roots: roots, end: end, first: roots(), changed: wake.New(), conns: make(map[*Conn]struct{})}
+	w := &Watch{roots: roots, end: end, first: roots(), changed: notify.New(), conns: make(map[*Conn]struct{})}
 	w.recheck.Store(int64(recheck))
 	return w
 }
@@ -51,7 +51,7 @@ func NewWatch(roots func() *trust.Roots, recheck time.Duration, end func(map[*Co
 // SetRecheck changes the period.
 func (w *Watch) SetRecheck(d time.Duration) {
 	if w.recheck.Swap(int64(d)) != int64(d) {
-		wake.Up(w.changed)
+		notify.Signal(w.changed)
 	}
 }
 

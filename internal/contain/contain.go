@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/internal/lograte"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 // Part is the part of the relay that a panic ended. It is a metric's label.
@@ -109,7 +109,7 @@ const (
 // Loop calls f, which is to return when ctx ends, and calls it again after a pause if it panics.
 func (p *Panics) Loop(ctx context.Context, part Part, f func()) {
 	for pause := again; p.Do(part, f) != nil; pause = min(2*pause, againMost) {
-		if !backoff.Sleep(ctx, pause) {
+		if !retry.Sleep(ctx, pause) {
 			return
 		}
 	}

@@ -1,9 +1,9 @@
 package excerpt
 
 import (
+	"regexp"
 	"strings"
-
-	"github.com/xdsrelay/xdsrelay/internal/lazy"
+	"sync"
 )
 
 // masked stands where a secret stood.
@@ -13,13 +13,17 @@ const masked = "(masked)"
 // resource in its text form, and some messages quote a file's content.
 var (
 	// A PEM block, also one whose newlines are escaped, and one that was cut off at its end.
-	pemBlock = lazy.Regexp(`(-----BEGIN [^-\n]{1,64}-----)(?s:.*?)(-----END [^-\n]{1,64}-----|$)`)
+	pemBlock = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(-----BEGIN [^-\n]{1,64}-----)(?s:.*?)(-----END [^-\n]{1,64}-----|$)`)
+	})
 	// The rest of a PEM block that was cut off at its beginning.
-	pemRest = lazy.Regexp(`^(?s:.*?)(-----END [^-\n]{1,64}-----)`)
+	pemRest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?s:.*?)(-----END [^-\n]{1,64}-----)`) })
 	// A JSON Web Token.
-	webToken = lazy.Regexp(`\beyJ[\w-]{8,}\.[\w-]{8,}(\.[\w-]*)?`)
+	webToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\beyJ[\w-]{8,}\.[\w-]{8,}(\.[\w-]*)?`) })
 	// A field of a secret in the text or JSON form of protobuf: inline_string: "…".
-	secretField = lazy.Regexp(`(?i)("?\b(?:inline_?string|inline_?bytes|password|secret_?key|session_?token|access_?token)"?\s*:\s*)"(?:\\.|[^"\\])*("|$)`)
+	secretField = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)("?\b(?:inline_?string|inline_?bytes|password|secret_?key|session_?token|access_?token)"?\s*:\s*)"(?:\\.|[^"\\])*("|$)`)
+	})
 )
 
 // Mask replaces what looks like a secret in a text: PEM blocks, tokens, inline values and long

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 const (
@@ -167,7 +167,7 @@ func (r *running) report(file string, err error) {
 	r.mu.Lock()
 	r.reports = append(r.reports, text)
 	r.mu.Unlock()
-	wake.Up(r.told)
+	notify.Signal(r.told)
 }
 
 // wait waits until the snapshot has these clusters, by what state gives.

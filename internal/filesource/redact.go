@@ -5,12 +5,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/xdsrelay/xdsrelay/internal/lazy"
 )
 
 // position takes the place off an error of protojson or prototext.
-var position = lazy.Regexp(`^(?:syntax error )?\(line (\d+):(\d+)\): ((?s:.*))$`)
+var position = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:syntax error )?\(line (\d+):(\d+)\): ((?s:.*))$`)
+})
 
 // reasons say which errors of protojson and prototext are told, and in which
 // words. What is captured comes from the API's definition and not from the file,

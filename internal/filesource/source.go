@@ -12,7 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/xdsrelay/xdsrelay/internal/filewatch"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // Defaults of Config.
@@ -119,7 +119,7 @@ func (s *Source) Snapshot() *Snapshot { return s.snapshot.Load() }
 // snapshot, and a function that ends it. A caller that looks at Snapshot after Subscribe,
 // and again after each receive, misses no snapshot but those that a newer one replaced.
 func (s *Source) Subscribe() (changed <-chan struct{}, cancel func()) {
-	ch := wake.New()
+	ch := notify.New()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.subscribers[ch] = struct{}{}
@@ -244,7 +244,7 @@ func (s *Source) publish(files []*file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ch := range s.subscribers {
-		wake.Up(ch)
+		notify.Signal(ch)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // Writer writes lines in the background. Its methods may be called from any goroutine.
@@ -32,7 +32,7 @@ type Writer struct {
 // New begins to write lines to out, of which no more than limit bytes wait. Close must be
 // called.
 func New(out io.Writer, limit int) *Writer {
-	w := &Writer{out: out, limit: limit, wake: wake.New(), done: make(chan struct{})}
+	w := &Writer{out: out, limit: limit, wake: notify.New(), done: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -65,7 +65,7 @@ func (w *Writer) Write(line []byte) (int, error) {
 }
 
 func (w *Writer) ring() {
-	wake.Up(w.wake)
+	notify.Signal(w.wake)
 }
 
 // Close waits until all lines are written, at most so long: out may stall for ever, and the

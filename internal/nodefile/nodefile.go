@@ -11,7 +11,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/xdsrelay/xdsrelay/internal/lazy"
 	"github.com/xdsrelay/xdsrelay/internal/yamljson"
 )
 
@@ -76,7 +75,7 @@ func decode(text []byte, places yamljson.Places, invalid *Error) (*corev3.Node, 
 }
 
 // position takes the place off an error of protojson.
-var position = lazy.Regexp(`^(?:syntax error )?\(line (\d+):\d+\): ((?s:.*))$`)
+var position = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:syntax error )?\(line (\d+):\d+\): ((?s:.*))$`) })
 
 // reasons put errors of protojson into the words of somebody who wrote YAML.
 var reasons = sync.OnceValue(func() []reason {

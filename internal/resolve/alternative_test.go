@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"google.golang.org/grpc/codes"
 )
 
@@ -214,14 +214,14 @@ func TestReject_ACK7(t *testing.T) {
 		w.planes["a"].has(a(at("a", "x"), "1"))
 		c := w.join(delivery.Form{})
 		c.wants(name)
-		word := func(kind verdict.Kind, change uint64, reason string) {
-			w.resolver.Tell(verdict.Word{Kind: kind, TypeURL: lds, Of: verdict.Span{First: change, Last: change}, Reason: reason})
+		word := func(kind ack.Kind, change uint64, reason string) {
+			w.resolver.Tell(ack.Outcome{Kind: kind, TypeURL: lds, Of: ack.Span{First: change, Last: change}, Reason: reason})
 		}
 		last := w.resolved.Session().Sequence()
-		word(verdict.Sent, last, "")
-		word(verdict.Accepted, last, "")
-		word(verdict.Rejected, last, "bad")
-		word(verdict.Rejected, last+1, "of the future")
+		word(ack.Sent, last, "")
+		word(ack.Accepted, last, "")
+		word(ack.Rejected, last, "bad")
+		word(ack.Rejected, last+1, "of the future")
 		want := []string{"sent lds 1-1", "accepted lds 1-1", "rejected lds 1-1 bad"}
 		if got := w.planes["a"].told; !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)

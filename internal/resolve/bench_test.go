@@ -10,7 +10,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -23,7 +23,7 @@ type steady struct {
 
 func (s *steady) Store() *cache.Store                { return s.store }
 func (s *steady) Away() (time.Time, bool)            { return s.away, false }
-func (s *steady) Tell(verdict.Word)                  {}
+func (s *steady) Tell(ack.Outcome)                   {}
 func (s *steady) Close()                             {}
 func (s *steady) answer(version func(string) string) { s.say(s.demand(), version) }
 

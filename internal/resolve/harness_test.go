@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
@@ -202,7 +202,7 @@ func (p *plane) Away() (time.Time, bool) {
 }
 
 // Tell implements Source.
-func (p *plane) Tell(w verdict.Word) {
+func (p *plane) Tell(w ack.Outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kind := [...]string{"sent", "accepted", "rejected"}[w.Kind]

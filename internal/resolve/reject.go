@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 )
 
 // maxOrigins is how many of the last changes are remembered: what a client rejects was
@@ -56,14 +56,14 @@ func (o *origins) note(after, last uint64, brings []bring) {
 }
 
 // of gives what brought changes of a type.
-func (o *origins) of(typeURL string, changes verdict.Span) (all []bring) {
+func (o *origins) of(typeURL string, changes ack.Span) (all []bring) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, x := range slices.Backward(o.last) {
 		if x.last < changes.First {
 			break
 		}
-		if (verdict.Span{First: x.after + 1, Last: x.last}).Touches(changes) {
+		if (ack.Span{First: x.after + 1, Last: x.last}).Touches(changes) {
 			for _, b := range x.brings {
 				if b.typeURL == typeURL {
 					all = append(all, b)
@@ -77,14 +77,14 @@ func (o *origins) of(typeURL string, changes verdict.Span) (all []bring) {
 // Tell tells what became of changes of the resolved store with a client: the sessions that
 // brought them hear of it (ACK-7). Of a rejection they do not if they are several: nobody
 // knows which of them is to blame. It may be called from any goroutine and does not block.
-func (r *Resolver) Tell(w verdict.Word) {
+func (r *Resolver) Tell(w ack.Outcome) {
 	brings := r.origins.of(w.TypeURL, w.Of)
-	if w.Kind == verdict.Rejected && slices.ContainsFunc(brings, func(b bring) bool { return b.source != brings[0].source }) {
+	if w.Kind == ack.Rejected && slices.ContainsFunc(brings, func(b bring) bool { return b.source != brings[0].source }) {
 		return
 	}
 	var open []share
 	if w.Open != 0 {
-		open = shares(r.origins.of(w.TypeURL, verdict.Span{First: w.Open, Last: w.Open}))
+		open = shares(r.origins.of(w.TypeURL, ack.Span{First: w.Open, Last: w.Open}))
 	}
 	for _, s := range shares(brings) {
 		w.TypeURL, w.Of, w.Open = s.from, s.changes, 0
@@ -99,7 +99,7 @@ func (r *Resolver) Tell(w verdict.Word) {
 type share struct {
 	source  Source
 	from    string
-	changes verdict.Span // of the source's store
+	changes ack.Span // of the source's store
 }
 
 func (s share) alike(o share) bool { return s.source == o.source && s.from == o.from }

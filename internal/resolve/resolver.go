@@ -11,8 +11,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -79,7 +78,7 @@ func New(cfg Config) *Resolver {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Resolver{
-		config: cfg, settings: cfg.Settings, log: cfg.Log, bell: wake.New(), turns: make(chan struct{}),
+		config: cfg, settings: cfg.Settings, log: cfg.Log, bell: notify.New(), turns: make(chan struct{}),
 		taps: make(map[identity]*tap), visited: make(map[*tap]struct{}), outs: make(map[string]*cache.Resolved),
 		nodes: set[*node]{all: make(map[leadKey]*node)}, globs: set[*glob]{all: make(map[leadKey]*glob)},
 	}
@@ -120,14 +119,14 @@ func (r *Resolver) Turn(ctx context.Context, gone func() bool) {
 	if !r.begun.Load() {
 		return
 	}
-	wake.Turn(ctx, r.turns, struct{}{}, nil, gone)
+	notify.Deliver(ctx, r.turns, struct{}{}, nil, gone)
 }
 
 // next is when the next upstream is to be given up, zero if none is.
 func (r *Resolver) next() time.Time {
 	var first time.Time
 	for _, t := range r.taps {
-		first = moment.Earlier(first, t.giveUp())
+		first = notify.Earlier(first, t.giveUp())
 	}
 	return first
 }
@@ -145,7 +144,7 @@ func (r *Resolver) ring(t *tap) {
 
 // wakeUp has Run look at what is new.
 func (r *Resolver) wakeUp() {
-	wake.Up(r.bell)
+	notify.Signal(r.bell)
 }
 
 // rings takes the taps that were rung.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/verdict"
+	"github.com/xdsrelay/xdsrelay/internal/ack"
 )
 
 // Upstream is a configured upstream, as far as names are concerned.
@@ -44,7 +44,7 @@ type Source interface {
 	// unreachable as long as the stream stands.
 	Away() (since time.Time, open bool)
 	// Tell tells what became of content of the store with a client (ACK-7).
-	Tell(w verdict.Word)
+	Tell(w ack.Outcome)
 	// Close gives it back. The changed function is not called after it.
 	Close()
 }

@@ -10,8 +10,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
-
-	"github.com/xdsrelay/xdsrelay/internal/lazy"
 )
 
 const contentType = "application/json"
@@ -45,7 +43,7 @@ func (unread) FindMessageByURL(string) (protoreflect.MessageType, error) {
 // it stumbled on, which could be a secret (OPS-6). Names of fields and types stay.
 //
 // The patterns are made when they are first needed: most relays never do, and they are large.
-var position = lazy.Regexp(`\(line (\d+:\d+)\)`)
+var position = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\(line (\d+:\d+)\)`) })
 
 type cause struct {
 	pattern *regexp.Regexp

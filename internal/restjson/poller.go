@@ -12,9 +12,9 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -54,7 +54,7 @@ type Poller struct {
 	changed chan struct{} // one slot: the subscription may be another
 
 	// Owned by the goroutine in Run.
-	backoff   backoff.Backoff
+	backoff   retry.Backoff
 	asked     uint64 // the generation of the last poll
 	accepted  string // version_info of the last accepted response, "" if it is not to be presented
 	holds     bool   // something was accepted, here or before
@@ -83,9 +83,9 @@ func NewPoller(cfg PollerConfig) (*Poller, error) {
 	}
 	p := &Poller{
 		cfg:     cfg,
-		changed: wake.New(),
+		changed: notify.New(),
 		holds:   cfg.Held,
-		backoff: backoff.Backoff{Base: cfg.BackoffBase, Max: cfg.BackoffMax},
+		backoff: retry.Backoff{Base: cfg.BackoffBase, Max: cfg.BackoffMax},
 	}
 	p.SetNames(cfg.Names)
 	return p, nil
@@ -106,7 +106,7 @@ func (p *Poller) SetNames(names []string) {
 		return
 	}
 	p.sub = subscription{names: names, generation: p.sub.generation + 1}
-	wake.Up(p.changed)
+	notify.Signal(p.changed)
 }
 
 func (p *Poller) subscription() subscription {
@@ -254,5 +254,5 @@ func (p *Poller) rest(took time.Duration) pause {
 	if took >= p.cfg.Interval {
 		return pause{}
 	}
-	return pause{length: backoff.Spread(p.cfg.Interval)}
+	return pause{length: retry.Spread(p.cfg.Interval)}
 }

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 // The pauses between attempts to reach a Workload API, which is on the same machine.
@@ -91,14 +91,14 @@ type pace struct{}
 
 // NewBackoff implements workloadapi.BackoffStrategy.
 func (pace) NewBackoff() workloadapi.Backoff {
-	return &backoff.Backoff{Base: firstPause, Max: mostPause}
+	return &retry.Backoff{Base: firstPause, Max: mostPause}
 }
 
 // run follows the API until its context ends. The client gives up after some statuses: the relay does not.
 func (a *api) run() {
 	for {
 		_ = a.client.WatchX509Context(a.ctx, a) // OnX509ContextWatchError was told
-		if !backoff.Sleep(a.ctx, backoff.Spread(mostPause)) {
+		if !retry.Sleep(a.ctx, retry.Spread(mostPause)) {
 			return
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 const (
@@ -137,7 +137,7 @@ func (t *Token) Close() {
 // run has tokens issued until Close: the next one after half of the time that the last one lasts, so
 // that an API may be away for the other half.
 func (t *Token) run() {
-	tries := backoff.Backoff{Base: firstPause, Max: mostPause}
+	tries := retry.Backoff{Base: firstPause, Max: mostPause}
 	for {
 		pause := tries.Next()
 		if svid, err := t.fetch(); err != nil {
@@ -148,10 +148,10 @@ func (t *Token) run() {
 		} else {
 			t.take(svid)
 			tries.Reset()
-			pause = max(leastPause, backoff.Spread(time.Until(svid.Expiry)/2))
+			pause = max(leastPause, retry.Spread(time.Until(svid.Expiry)/2))
 		}
 		t.once.Do(func() { close(t.heard) })
-		if !backoff.Sleep(t.ctx, pause) {
+		if !retry.Sleep(t.ctx, pause) {
 			return
 		}
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/workloadapi"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // Observer is told of Workload APIs. Its methods may be called from any goroutine and must not block.
@@ -171,14 +171,14 @@ func (s *Sources) State() State {
 		said := a.said.Load()
 		away[a.address] = said.away
 		if said.cert != nil {
-			now.Certificate = moment.Earlier(now.Certificate, said.cert.Leaf.NotAfter)
+			now.Certificate = notify.Earlier(now.Certificate, said.cert.Leaf.NotAfter)
 		}
 	}
 	for t := range s.tokens {
 		issued := t.issued.Load()
 		away[t.address] = away[t.address] || issued.away
 		if issued.token != "" {
-			now.Token = moment.Earlier(now.Token, issued.expires)
+			now.Token = notify.Earlier(now.Token, issued.expires)
 		}
 	}
 	for _, is := range away {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 // ErrRunning is returned by Run and Follow of a client that runs already.
@@ -85,7 +85,7 @@ func (c *Client) starts(start func(*link)) {
 
 // follow is run again and again.
 func (l *link) follow(ctx context.Context, b Backoff, lost func(error, time.Duration) error) error {
-	delays := backoff.Backoff{Base: b.Base, Max: b.Max}
+	delays := retry.Backoff{Base: b.Base, Max: b.Max}
 	for {
 		before := l.responses
 		err := l.run(ctx)
@@ -104,7 +104,7 @@ func (l *link) follow(ctx context.Context, b Backoff, lost func(error, time.Dura
 				return err
 			}
 		}
-		if !backoff.Sleep(ctx, delay) {
+		if !retry.Sleep(ctx, delay) {
 			return context.Cause(ctx)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -114,7 +114,7 @@ func (c *Client) open(ctx context.Context, typeURL string, opened func()) (wireS
 			return nil, failed(codes.InvalidArgument, err)
 		}
 		return &poller{
-			client: o.HTTP, interval: o.PollInterval, ctx: ctx, typeURL: typeURL, url: base, opened: sync.OnceFunc(opened), wake: wake.New(),
+			client: o.HTTP, interval: o.PollInterval, ctx: ctx, typeURL: typeURL, url: base, opened: sync.OnceFunc(opened), wake: notify.New(),
 		}, nil
 	}
 	method := delta

@@ -10,7 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -66,7 +66,7 @@ func (l *link) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	s := &stream{wake: wake.New()}
+	s := &stream{wake: notify.New()}
 	// gRPC tells the server of a context's deadline, and a server that ends the
 	// stream a moment before it has come would be the reason instead.
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -174,7 +174,7 @@ func (l *link) enqueueLocked(reqs ...proto.Message) {
 		}
 		s.queue = append(s.queue, out)
 	}
-	wake.Up(s.wake)
+	notify.Signal(s.wake)
 }
 
 // read takes responses up until the stream ends.

@@ -15,8 +15,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -76,7 +76,7 @@ func (p *poller) Send(msg proto.Message, node *corev3.Node) error {
 		}
 	}
 	p.latest, p.owes = req, false
-	wake.Up(p.wake)
+	notify.Signal(p.wake)
 	return nil
 }
 

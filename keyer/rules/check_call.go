@@ -6,14 +6,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 
-	"github.com/xdsrelay/xdsrelay/internal/lazy"
-	"github.com/xdsrelay/xdsrelay/internal/spelling"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -81,7 +80,7 @@ func (k *checker) pattern(e ast.Expr) *regexp.Regexp {
 	return re
 }
 
-var dollarGroup = lazy.Regexp(`\$(\d+|\{\w+\})`)
+var dollarGroup = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$(\d+|\{\w+\})`) })
 
 // groups checks what regex.replace puts in.
 func (k *checker) groups(e ast.Expr, re *regexp.Regexp) {
@@ -98,7 +97,7 @@ func (k *checker) groups(e ast.Expr, re *regexp.Regexp) {
 	}
 }
 
-var likePattern = lazy.Regexp(`^\^|\$$|\[.+\][+*?]|\.[*+]|\\[dwsDWSb]|\(\?`)
+var likePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\^|\$$|\[.+\][+*?]|\.[*+]|\\[dwsDWSb]|\(\?`) })
 
 // plainText refuses regular expressions in replace, which would look for their text.
 func (k *checker) plainText(args []ast.Expr) {
@@ -159,7 +158,7 @@ func notTypeURL(text string) string {
 	return fmt.Sprintf(`type is a type URL, such as "type.googleapis.com/%s", never %q`, cmp.Or(text, "…"), text)
 }
 
-var version = lazy.Regexp(`\.v\d+\w*\.`)
+var version = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.v\d+\w*\.`) })
 
 // misspelt says that a type URL is almost one of those that have a short name; "" if not.
 // A type of another version is a type of its own.
@@ -167,7 +166,7 @@ func misspelt(typeURL string) string {
 	const few = 2 // letters
 	for _, short := range keyer.ShortNames() {
 		url, _ := keyer.TypeURL(short)
-		if d := spelling.Edits([]rune(typeURL), []rune(url), few+1); d > 0 && d <= few && version().FindString(typeURL) == version().FindString(url) {
+		if d := keyer.Edits([]rune(typeURL), []rune(url), few+1); d > 0 && d <= few && version().FindString(typeURL) == version().FindString(url) {
 			return fmt.Sprintf("type is never %q: use %s without quotes for %q", typeURL, short, url)
 		}
 	}

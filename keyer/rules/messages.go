@@ -3,14 +3,14 @@ package rules
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
-
-	"github.com/xdsrelay/xdsrelay/internal/lazy"
 )
 
 func (x *issue) undefinedField(groups []string) string {
@@ -120,9 +120,9 @@ func plainName(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", ".", "", "-", "").Replace(name))
 }
 
-var bareWord = lazy.Regexp(`^\w+(-\w+)*$`)
+var bareWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\w+(-\w+)*$`) })
 
-var dashedKey = lazy.Regexp(`(node\.metadata(?:\.\w+)*?)\.(\w+(?:-\w+)+)`)
+var dashedKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(node\.metadata(?:\.\w+)*?)\.(\w+(?:-\w+)+)`) })
 
 // dashed notices keys of metadata that CEL reads as a subtraction.
 func (x *issue) dashed() string {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/internal/spelling"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // didYouMean ends a message with the name that was probably meant, if there is one.
@@ -28,7 +28,7 @@ func closest(name string, names []string) string {
 	}
 	best, least := "", max(1, len(name)/3)+1
 	for _, n := range names {
-		if d := spelling.Edits([]rune(name), []rune(n), least); d < least {
+		if d := keyer.Edits([]rune(name), []rune(n), least); d < least {
 			best, least = n, d
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 // Ebb gives memory back to the system after a crowd has left (LIM-3). Go by itself collects garbage when
@@ -44,7 +44,7 @@ func (e *Ebb) Run(ctx context.Context) {
 	if e.read == nil {
 		e.read, e.free = readTaken, debug.FreeOSMemory
 	}
-	backoff.Every(ctx, ebbLook, e.look)
+	retry.Every(ctx, ebbLook, e.look)
 }
 
 // look gives memory back if the process is at rest and has more than it needs, as far as anybody can tell.

@@ -8,7 +8,7 @@ import (
 	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // Client is one that reports. Report is called by one goroutine.
@@ -111,7 +111,7 @@ func (c *Client) Leave() {
 	}
 	s.mu.Unlock()
 	s.observer.Left()
-	wake.Up(s.wake)
+	notify.Signal(s.wake)
 }
 
 // answer is what the client is told, nil as long as that is not known, and what tells when

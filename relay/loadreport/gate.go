@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -31,7 +31,7 @@ type Gate struct {
 	observer Observer
 
 	mu       sync.Mutex
-	backoff  backoff.Backoff
+	backoff  retry.Backoff
 	age      uint64 // counts resets
 	open     bool   // the control plane takes streams
 	probing  bool   // a scope tries
@@ -51,7 +51,7 @@ type ticket struct {
 // nothing before something happens, or [Gate.Reset] is called: a gate may be made for a
 // configuration that never comes into force.
 func NewGate(o Observer) *Gate {
-	return &Gate{observer: o, backoff: backoff.Backoff{Base: retryBase, Max: retryMax}}
+	return &Gate{observer: o, backoff: retry.Backoff{Base: retryBase, Max: retryMax}}
 }
 
 // Check returns ErrUnserved if the control plane is not to be asked now.
@@ -101,7 +101,7 @@ func (g *Gate) enter() (wait time.Duration, p ticket, err error) {
 	case g.open:
 		return 0, ticket{age: g.age}, nil
 	case g.probing, now.Before(g.next):
-		return max(0, g.next.Sub(now)) + backoff.Spread(queueTime), ticket{}, nil
+		return max(0, g.next.Sub(now)) + retry.Spread(queueTime), ticket{}, nil
 	}
 	g.probing = true
 	return 0, ticket{age: g.age, probe: true}, nil

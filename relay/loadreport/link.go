@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 const (
@@ -55,7 +55,7 @@ func (s *Scope) connect(admitted ticket) (answered bool, err error) {
 	defer s.reach(StateConnecting)
 	l := &link{
 		scope: s, stream: stream, admitted: admitted,
-		lost: make(chan error, 1), heard: wake.New(), timer: time.NewTimer(0),
+		lost: make(chan error, 1), heard: notify.New(), timer: time.NewTimer(0),
 	}
 	l.timer.Stop()
 	defer l.timer.Stop()
@@ -94,7 +94,7 @@ func (l *link) receive() {
 			return
 		}
 		l.scope.respond(&r)
-		wake.Up(l.heard)
+		notify.Signal(l.heard)
 	}
 }
 

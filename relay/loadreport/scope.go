@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
 // lastTry is how long a scope without clients goes on trying to send what it has.
@@ -106,7 +106,7 @@ func (s *Scopes) NewScope(source Source, gate *Gate, o Observer, log *slog.Logge
 	return &Scope{
 		all: s, source: source, gate: gate, observer: o, log: log,
 		room: budget{limit: maxScopeBytes, reason: DroppedScope, parent: &s.total},
-		wake: wake.New(), sums: newSums(0), gauges: make(gauges), changed: make(chan struct{}),
+		wake: notify.New(), sums: newSums(0), gauges: make(gauges), changed: make(chan struct{}),
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *Scope) begin() {
 
 // run has a stream to the control plane as long as it is needed.
 func (s *Scope) run() {
-	retry := backoff.Backoff{Base: retryBase, Max: retryMax}
+	retry := retry.Backoff{Base: retryBase, Max: retryMax}
 	for !s.over() {
 		wait, admitted, err := s.gate.enter()
 		switch {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/redial"
+	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -156,7 +156,7 @@ func (c *Client) dial(target, address string) (*grpc.ClientConn, error) {
 		authority = c.cfg.Authority
 	}
 	opts := []grpc.DialOption{
-		grpc.WithTransportCredentials(redial.Paced(c.cfg.Credentials)), grpc.WithAuthority(authority), grpc.WithUserAgent(c.cfg.UserAgent),
+		grpc.WithTransportCredentials(retry.PacedCredentials(c.cfg.Credentials)), grpc.WithAuthority(authority), grpc.WithUserAgent(c.cfg.UserAgent),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithIdleTimeout(connectionIdle), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),

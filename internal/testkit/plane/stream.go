@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // stream is one gRPC stream.
@@ -62,7 +62,7 @@ func (o *outbox) put(m proto.Message) {
 	o.mu.Lock()
 	o.messages = append(o.messages, m)
 	o.mu.Unlock()
-	wake.Up(o.ready)
+	notify.Signal(o.ready)
 }
 
 func (o *outbox) take() []proto.Message {

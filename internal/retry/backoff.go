@@ -1,7 +1,6 @@
-// Package backoff gives delays with jitter to whatever tries again, or asks now and then:
-// upstream, the REST poller and the xDS clients. Sleep waits for one, and Every is for a
-// steady pace.
-package backoff
+// Package retry says when to try again: delays with jitter, a bound on how many things are done in a second,
+// and a pace for the connections of one gRPC channel.
+package retry
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package redial
+package retry
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // Some connections stand at once, further ones at a pace. Copies of the credentials count together.
 func TestPaced_OPS2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, began := Paced(insecure.NewCredentials()), time.Now()
+		p, began := PacedCredentials(insecure.NewCredentials()), time.Now()
 		var at []time.Duration
 		for i := range 8 {
 			if i%2 == 1 {
@@ -53,13 +53,13 @@ func (failing) ClientHandshake(context.Context, string, net.Conn) (net.Conn, cre
 // Handshakes that fail do not count, and one that waits ends with its context.
 func TestPaced_OPS2_failures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, began := Paced(failing{insecure.NewCredentials()}), time.Now()
+		p, began := PacedCredentials(failing{insecure.NewCredentials()}), time.Now()
 		for range 20 {
 			if _, _, err := p.ClientHandshake(t.Context(), "a", nil); !errors.Is(err, errFails) {
 				t.Fatal(err)
 			}
 		}
-		p = Paced(insecure.NewCredentials())
+		p = PacedCredentials(insecure.NewCredentials())
 		for range 5 {
 			_, _, _ = p.ClientHandshake(t.Context(), "a", nil)
 		}

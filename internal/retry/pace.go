@@ -1,9 +1,8 @@
-// Package pace bounds how many things are done in a second, after as many at once as come in some seconds.
-package pace
+package retry
 
 import "time"
 
-// Pace is the time, from some beginning on, by which what was done would have been done if each had been
+// Pace bounds how many things are done in a second, after as many at once as come in some seconds. It is the time, from some beginning on, by which what was done would have been done if each had been
 // done when it may. The zero Pace has done nothing. Its user has a lock for it, or is the only one.
 type Pace time.Duration
 

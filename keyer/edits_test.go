@@ -1,9 +1,9 @@
-package spelling_test
+package keyer_test
 
 import (
 	"testing"
 
-	"github.com/xdsrelay/xdsrelay/internal/spelling"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 func TestEdits(t *testing.T) {
@@ -21,17 +21,17 @@ func TestEdits(t *testing.T) {
 		{"clutser", "clusters", 2},
 		{"", "abc", 3},
 	} {
-		if got := spelling.Edits([]rune(tt.a), []rune(tt.b), 10); got != tt.want {
+		if got := keyer.Edits([]rune(tt.a), []rune(tt.b), 10); got != tt.want {
 			t.Errorf("%q and %q are %d apart, want %d", tt.a, tt.b, got, tt.want)
 		}
-		if got := spelling.Edits([]rune(tt.b), []rune(tt.a), 10); got != tt.want {
+		if got := keyer.Edits([]rune(tt.b), []rune(tt.a), 10); got != tt.want {
 			t.Errorf("%q and %q are %d apart, want %d", tt.b, tt.a, got, tt.want)
 		}
 	}
-	if got := spelling.Edits([]byte("nöde"), []byte("node"), 10); got != 2 {
+	if got := keyer.Edits([]byte("nöde"), []byte("node"), 10); got != 2 {
 		t.Errorf("in bytes they are %d apart, want 2", got)
 	}
-	if got := spelling.Edits(make([]byte, 1<<20), []byte("node"), 3); got < 3 {
+	if got := keyer.Edits(make([]byte, 1<<20), []byte("node"), 3); got < 3 {
 		t.Errorf("a long word is %d away", got)
 	}
 }

@@ -1,10 +1,4 @@
-// Package redial bounds how often the connections of one gRPC channel stand.
-//
-// gRPC begins its back-off anew with each connection that stands, and dials again as soon as a stream wants one. A
-// server that sends GOAWAY right behind its settings, such as a proxy that drains, ends the connection before it has a
-// stream. The stream is not told: gRPC dials for it again and again, some thousand times a second, until its context
-// ends.
-package redial
+package retry
 
 import (
 	"context"
@@ -13,9 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
-
-	"github.com/xdsrelay/xdsrelay/internal/backoff"
-	"github.com/xdsrelay/xdsrelay/internal/pace"
 )
 
 // Connections may stand at this pace, after some at once: a server that ends one now and then is dialled at once.
@@ -24,9 +15,14 @@ const (
 	atOnce    = 4 * time.Second // seconds' worth
 )
 
-// Paced returns the transport credentials of one channel, which have its connections stand at a pace (OPS-2). Those that
+// PacedCredentials returns the transport credentials of one channel, which have its connections stand at a pace (OPS-2). Those that
 // fail gRPC paces itself.
-func Paced(creds credentials.TransportCredentials) credentials.TransportCredentials {
+//
+// gRPC begins its back-off anew with each connection that stands, and dials again as soon as a stream wants one. A
+// server that sends GOAWAY right behind its settings, such as a proxy that drains, ends the connection before it has a
+// stream. The stream is not told: gRPC dials for it again and again, some thousand times a second, until its context
+// ends.
+func PacedCredentials(creds credentials.TransportCredentials) credentials.TransportCredentials {
 	return paced{creds, &stood{since: time.Now()}}
 }
 
@@ -41,13 +37,13 @@ type stood struct {
 	since time.Time // immutable
 
 	mu   sync.Mutex
-	pace pace.Pace
+	pace Pace
 	next time.Time // when the next one may stand
 }
 
 // ClientHandshake implements credentials.TransportCredentials. gRPC calls it once for each connection.
 func (p paced) ClientHandshake(ctx context.Context, authority string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if wait := p.stood.due(); wait > 0 && !backoff.Sleep(ctx, wait) {
+	if wait := p.stood.due(); wait > 0 && !Sleep(ctx, wait) {
 		return nil, nil, ctx.Err()
 	}
 	secured, info, err := p.TransportCredentials.ClientHandshake(ctx, authority, c)

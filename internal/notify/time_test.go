@@ -1,10 +1,10 @@
-package moment_test
+package notify_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/moment"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 func TestEarlier(t *testing.T) {
@@ -16,7 +16,7 @@ func TestEarlier(t *testing.T) {
 		{soon, late, soon},
 		{late, soon, soon},
 	} {
-		if got := moment.Earlier(c.a, c.b); !got.Equal(c.want) {
+		if got := notify.Earlier(c.a, c.b); !got.Equal(c.want) {
 			t.Errorf("the earlier of %v and %v is %v", c.a, c.b, got)
 		}
 	}
@@ -31,7 +31,7 @@ func TestLater(t *testing.T) {
 		{soon, late, late},
 		{late, soon, late},
 	} {
-		if got := moment.Later(c.a, c.b); !got.Equal(c.want) {
+		if got := notify.Later(c.a, c.b); !got.Equal(c.want) {
 			t.Errorf("the later of %v and %v is %v", c.a, c.b, got)
 		}
 	}

@@ -1,6 +1,4 @@
-// Package spelling tells how far a word is from another one, for errors that say what was
-// probably meant.
-package spelling
+package keyer
 
 // Edits counts the insertions, deletions, replacements and swaps of neighbours that make
 // b of a (optimal string alignment), in whatever the words are made of. It gives limit or

@@ -1,11 +1,11 @@
-// Package crowd bounds what clients take of something that there is only so much of: connections, streams,
+// Package quota bounds what clients take of something that there is only so much of: connections, streams,
 // bytes (LIM-1). There is a total, which protects the process. There is also a share of it for one address
 // and for one identity, which counts only while less than a tenth of the total is free: a load balancer's
 // address, or the identity of a whole fleet, is no attack as long as there is room.
 //
-// It does not know what is counted, and refuses nobody itself. [Crowd] counts for a user who has a lock for it, and
+// It does not know what is counted, and refuses nobody itself. [Usage] counts for a user who has a lock for it, and
 // [Bounds] has its own.
-package crowd
+package quota
 
 import (
 	"iter"
@@ -27,36 +27,38 @@ func (l Limit) open() int { return max(1, l.Most-(l.Most+9)/10) }
 // share is how much one address or identity may have.
 func (l Limit) share() int { return max(1, int(float64(l.Most)*l.Share)) }
 
-// Who is a client, as far as it is known. What is not known is not counted.
-type Who struct {
+// Client tells who a client is, as far as it is known. What is not known is not counted.
+type Client struct {
 	Address  netip.Prefix
 	Identity string
 }
 
-// Of returns who a client is.
-func Of(p *keyer.Peer) Who { return Who{Address: AddressOf(p.Addr), Identity: p.Identity()} }
+// ClientOf returns who a client is.
+func ClientOf(p *keyer.Peer) Client {
+	return Client{Address: AddressOf(p.Addr), Identity: p.Identity()}
+}
 
-// Verdict is whether a client gets what it asks for.
-type Verdict uint8
+// Result is whether a client gets what it asks for.
+type Result uint8
 
 // The verdicts.
 const (
-	Admitted Verdict = iota
-	Full             // nobody gets any more
-	Shared           // the client's address or identity has its share
+	Admitted Result = iota
+	Full            // nobody gets any more
+	Shared          // the client's address or identity has its share
 )
 
-// Crowd is how much is taken, and by whom. The zero Crowd is empty. It counts who has how much only from
+// Usage is how much is taken, and by whom. The zero Usage is empty. It counts who has how much only from
 // the time on when a tenth of all is left, so that clients at rest take no memory for it. Its user has a
 // lock for it.
-type Crowd struct {
+type Usage struct {
 	addresses  map[netip.Prefix]int // nil while there is room
 	identities map[string]int
 }
 
 // Admit counts n more for a client, beside what is taken, if there is as much and it is not too much for
 // this client. others is how much each of those has who have something.
-func (c *Crowd) Admit(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]) Verdict {
+func (c *Usage) Admit(l Limit, taken, n int, who Client, others iter.Seq2[Client, int]) Result {
 	switch {
 	case l.Most != 0 && taken+n > l.Most:
 		return Full
@@ -69,7 +71,7 @@ func (c *Crowd) Admit(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]
 
 // Room is how many of n more a client may have beside what is taken: of what is left of the part of which anyone may
 // have all, or of its share.
-func (c *Crowd) Room(l Limit, taken, n int, who Who, others iter.Seq2[Who, int]) int {
+func (c *Usage) Room(l Limit, taken, n int, who Client, others iter.Seq2[Client, int]) int {
 	switch {
 	case l.Most == 0:
 		c.forget()
@@ -83,18 +85,18 @@ func (c *Crowd) Room(l Limit, taken, n int, who Who, others iter.Seq2[Who, int])
 }
 
 // Release counts n less: left is still taken. It forgets who has how much when there is much room again.
-func (c *Crowd) Release(l Limit, left, n int, who Who) {
+func (c *Usage) Release(l Limit, left, n int, who Client) {
 	c.Add(who, -n)
 	if l.Most == 0 || left < l.open()*3/4 {
 		c.forget()
 	}
 }
 
-// Counting reports whether Crowd counts who has how much.
-func (c *Crowd) Counting() bool { return c.addresses != nil }
+// Counting reports whether Usage counts who has how much.
+func (c *Usage) Counting() bool { return c.addresses != nil }
 
 // count counts those who have something, unless it does already.
-func (c *Crowd) count(clients iter.Seq2[Who, int]) {
+func (c *Usage) count(clients iter.Seq2[Client, int]) {
 	if c.Counting() {
 		return
 	}
@@ -104,16 +106,16 @@ func (c *Crowd) count(clients iter.Seq2[Who, int]) {
 	}
 }
 
-func (c *Crowd) forget() { c.addresses, c.identities = nil, nil }
+func (c *Usage) forget() { c.addresses, c.identities = nil, nil }
 
 // Add counts n more for a client, whatever there is.
-func (c *Crowd) Add(who Who, n int) {
+func (c *Usage) Add(who Client, n int) {
 	if c.Counting() {
 		c.note(who, n)
 	}
 }
 
-func (c *Crowd) note(who Who, n int) {
+func (c *Usage) note(who Client, n int) {
 	if who.Address.IsValid() {
 		AddTo(c.addresses, who.Address, n)
 	}

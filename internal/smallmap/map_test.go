@@ -1,4 +1,4 @@
-package few_test
+package smallmap_test
 
 import (
 	"maps"
@@ -7,13 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/xdsrelay/xdsrelay/internal/few"
+	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 )
 
 // TestMapIsAMap does the same to a Map and to Go's, over the number at which it changes.
 func TestMapIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var m few.Map[int, string]
+		var m smallmap.Map[int, string]
 		want := make(map[int]string)
 		key := rapid.IntRange(0, 12)
 		t.Repeat(map[string]func(*rapid.T){
@@ -56,7 +56,7 @@ func TestMapIsAMap(t *testing.T) {
 
 func TestAllStops(t *testing.T) {
 	for _, n := range []int{3, 30} {
-		var m few.Map[int, int]
+		var m smallmap.Map[int, int]
 		for i := range n {
 			m.Set(i, i)
 		}

@@ -1,7 +1,7 @@
-// Package few has a map for what there is mostly one of, or two: of a client's types, of the
+// Package smallmap has a map for what there is mostly one of, or two: of a client's types, of the
 // stores that serve it. There are thousands of clients, and the smallest of Go's maps takes
 // the memory of eight entries.
-package few
+package smallmap
 
 import "iter"
 

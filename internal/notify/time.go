@@ -1,9 +1,8 @@
-// Package moment compares points in time of which the zero one is never.
-package moment
+package notify
 
 import "time"
 
-// Earlier returns the earlier of two times.
+// Earlier returns the earlier of two times, of which the zero one is never.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

@@ -1,7 +1,7 @@
-// Package verdict has the words for what becomes of content with the clients, as they travel
-// from the streams of the clients to the session whose control plane sent the content
-// (ACK-7). It imports no other room.
-package verdict
+// Package ack has the outcomes of content at clients: sent, accepted or rejected. They travel from the
+// streams of the clients to the session whose control plane sent the content (ACK-7). It imports no other
+// package of the relay.
+package ack
 
 // Kind says what became of content.
 type Kind uint8
@@ -13,8 +13,8 @@ const (
 	Rejected             // a client rejected it
 )
 
-// Word tells of content that one client was sent in one response.
-type Word struct {
+// Outcome tells of content that one client was sent in one response.
+type Outcome struct {
 	Kind    Kind
 	TypeURL string
 	// Of are the changes of the store that the response brought to the client

@@ -1,4 +1,4 @@
-package wake_test
+package notify_test
 
 import (
 	"context"
@@ -7,23 +7,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/wake"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
 // However often it is told, the goroutine looks once.
-func TestUp(t *testing.T) {
-	slot := wake.New()
+func TestSignal(t *testing.T) {
+	slot := notify.New()
 	if len(slot) != 0 {
 		t.Fatal("a new channel has a value")
 	}
 	for range 3 {
-		wake.Up(slot)
+		notify.Signal(slot)
 	}
 	if n := len(slot); n != 1 {
 		t.Fatalf("three calls are %d values, want 1", n)
 	}
 	<-slot
-	wake.Up(slot)
+	notify.Signal(slot)
 	if len(slot) != 1 {
 		t.Fatal("the call after a look is lost")
 	}
@@ -44,7 +44,7 @@ func TestTurn_SUR5(t *testing.T) {
 				loop, over, ended, gone := make(chan int), make(chan struct{}), make(chan struct{}), new(atomic.Bool)
 				go func() {
 					defer close(ended)
-					wake.Turn(ctx, loop, 1, over, gone.Load)
+					notify.Deliver(ctx, loop, 1, over, gone.Load)
 				}()
 				<-time.After(time.Minute)
 				synctest.Wait()

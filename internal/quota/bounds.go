@@ -1,4 +1,4 @@
-package crowd
+package quota
 
 import (
 	"iter"
@@ -13,7 +13,7 @@ type Bounds struct {
 	mu    sync.Mutex // guards what follows
 	limit Limit
 	taken int
-	crowd Crowd              // of what is taken
+	usage Usage              // of what is taken
 	large map[*Part]struct{} // parts of which something counts
 }
 
@@ -35,8 +35,8 @@ func (b *Bounds) Taken() int {
 }
 
 // all lists who has how much. The caller holds mu.
-func (b *Bounds) all() iter.Seq2[Who, int] {
-	return func(yield func(Who, int) bool) {
+func (b *Bounds) all() iter.Seq2[Client, int] {
+	return func(yield func(Client, int) bool) {
 		for p := range b.large {
 			if !yield(p.who, p.counted) {
 				return
@@ -52,14 +52,14 @@ type Part struct {
 
 	// guarded by Bounds.mu
 	counted int
-	who     Who // once something counts
+	who     Client // once something counts
 }
 
 // Begin begins a part. End must be called.
 func (b *Bounds) Begin() *Part { return &Part{bounds: b} }
 
 // Add reports whether a part may have n more. who is asked who has it.
-func (p *Part) Add(n int, who func() Who) bool {
+func (p *Part) Add(n int, who func() Client) bool {
 	p.resize(p.size+n, who, func(more, room int) int {
 		if more > room {
 			return 0
@@ -71,7 +71,7 @@ func (p *Part) Add(n int, who func() Who) bool {
 
 // Grow makes a part as large as size, or as large as it may be if that is less, and returns how large it is. It
 // makes none smaller.
-func (p *Part) Grow(size int, who func() Who) int {
+func (p *Part) Grow(size int, who func() Client) int {
 	if before := p.size; size > before {
 		p.resize(size, who, func(more, room int) int { return min(more, room) })
 		p.size = max(before, min(size, p.bounds.free+p.counted))
@@ -80,12 +80,12 @@ func (p *Part) Grow(size int, who func() Who) int {
 }
 
 // Set makes a part as large as size, whatever there is.
-func (p *Part) Set(size int, who func() Who) {
+func (p *Part) Set(size int, who func() Client) {
 	p.resize(size, who, func(more, _ int) int { return more })
 }
 
 // resize makes a part as large as size. take says how much of what is more counts, beside how much there is room for.
-func (p *Part) resize(size int, who func() Who, take func(more, room int) int) {
+func (p *Part) resize(size int, who func() Client, take func(more, room int) int) {
 	p.size = size
 	b, more := p.bounds, p.countable()-p.counted
 	if more == 0 {
@@ -100,7 +100,7 @@ func (p *Part) resize(size int, who func() Who, take func(more, room int) int) {
 	if p.counted == 0 {
 		p.who = who()
 	}
-	p.count(take(more, b.crowd.Room(b.limit, b.taken, more, p.who, b.all())))
+	p.count(take(more, b.usage.Room(b.limit, b.taken, more, p.who, b.all())))
 }
 
 // End says that there is no part any more.
@@ -119,7 +119,7 @@ func (p *Part) countable() int { return max(0, p.size-p.bounds.free) }
 // count counts n more. The caller holds Bounds.mu.
 func (p *Part) count(n int) {
 	b := p.bounds
-	b.crowd.Add(p.who, n)
+	b.usage.Add(p.who, n)
 	b.taken += n
 	p.counted += n
 	if p.counted > 0 {
@@ -137,5 +137,5 @@ func (p *Part) release(n int) {
 	if p.counted -= n; p.counted == 0 {
 		delete(b.large, p)
 	}
-	b.crowd.Release(b.limit, b.taken, n, p.who)
+	b.usage.Release(b.limit, b.taken, n, p.who)
 }

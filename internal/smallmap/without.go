@@ -1,4 +1,4 @@
-package few
+package smallmap
 
 // Without deletes a key from a map, and returns nil for a map that is empty then: maps do not
 // shrink, and a client may live for months after it began with a large one.

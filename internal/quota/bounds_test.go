@@ -1,10 +1,12 @@
-package crowd
+package quota
 
 import "testing"
 
 func TestBounds_LIM1(t *testing.T) {
 	const free = 10
-	who := func(addr string) func() Who { return func() Who { return Who{Address: AddressOf(addr + ":1")} } }
+	who := func(addr string) func() Client {
+		return func() Client { return Client{Address: AddressOf(addr + ":1")} }
+	}
 	one, two := who("10.0.0.1"), who("10.0.0.2")
 	for name, f := range map[string]func(t *testing.T, b *Bounds){
 		"the first ones of each part are free": func(t *testing.T, b *Bounds) {
@@ -37,7 +39,7 @@ func TestBounds_LIM1(t *testing.T) {
 			p.Set(free+5, one)
 			q.End()
 			q.End()
-			if r.End(); b.Taken() != 5 || len(b.large) != 1 || b.crowd.Counting() {
+			if r.End(); b.Taken() != 5 || len(b.large) != 1 || b.usage.Counting() {
 				t.Errorf("%d are taken by %d", b.Taken(), len(b.large))
 			}
 			if p.Set(0, one); b.Taken() != 0 || len(b.large) != 0 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc/codes"
 )
@@ -15,11 +15,11 @@ import (
 func TestFleetOfDefaults_LIM1(t *testing.T) {
 	const envoys = 50_000
 	l := config.Default().Limits
-	var all crowd.Crowd
-	var members []crowd.Who
-	come := func(n int, who crowd.Who) {
+	var all quota.Usage
+	var members []quota.Client
+	come := func(n int, who quota.Client) {
 		t.Helper()
-		others := func(yield func(crowd.Who, int) bool) {
+		others := func(yield func(quota.Client, int) bool) {
 			for _, other := range members {
 				if !yield(other, 1) {
 					return
@@ -27,14 +27,14 @@ func TestFleetOfDefaults_LIM1(t *testing.T) {
 			}
 		}
 		for range n {
-			if v := all.Admit(crowd.Limit{Most: l.Streams, Share: l.Share.Part()}, len(members), 1, who, others); v != crowd.Admitted {
+			if v := all.Admit(quota.Limit{Most: l.Streams, Share: l.Share.Part()}, len(members), 1, who, others); v != quota.Admitted {
 				t.Fatalf("after %d streams the verdict is %d", len(members), v)
 			}
 			members = append(members, who)
 		}
 	}
-	come(envoys, crowd.Of(&keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"}))
-	come(envoys/2, crowd.Of(&keyer.Peer{SPIFFE: "spiffe://td/others", Addr: "10.0.0.2:1"})) // and others find room beside them
+	come(envoys, quota.ClientOf(&keyer.Peer{SPIFFE: "spiffe://td/fleet", Addr: "10.0.0.1:1"}))
+	come(envoys/2, quota.ClientOf(&keyer.Peer{SPIFFE: "spiffe://td/others", Addr: "10.0.0.2:1"})) // and others find room beside them
 	if l.Scopes != 0 && l.Scopes < envoys {
 		t.Errorf("there is room for %d scopes", l.Scopes)
 	}

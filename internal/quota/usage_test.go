@@ -1,24 +1,24 @@
-package crowd
+package quota
 
 import (
 	"iter"
 	"testing"
 )
 
-// gathering is a crowd with its members.
+// gathering is a usage with its members.
 type gathering struct {
 	*testing.T
 
-	crowd   Crowd
-	members []Who
+	usage   Usage
+	members []Client
 	limit   Limit
 }
 
 // come adds so many of one client, and returns the first verdict against it.
-func (g *gathering) come(n int, addr, identity string) Verdict {
-	who := Who{AddressOf(addr + ":1"), identity}
+func (g *gathering) come(n int, addr, identity string) Result {
+	who := Client{AddressOf(addr + ":1"), identity}
 	for range n {
-		if v := g.crowd.Admit(g.limit, len(g.members), 1, who, g.others()); v != Admitted {
+		if v := g.usage.Admit(g.limit, len(g.members), 1, who, g.others()); v != Admitted {
 			return v
 		}
 		g.members = append(g.members, who)
@@ -26,8 +26,8 @@ func (g *gathering) come(n int, addr, identity string) Verdict {
 	return Admitted
 }
 
-func (g *gathering) others() iter.Seq2[Who, int] {
-	return func(yield func(Who, int) bool) {
+func (g *gathering) others() iter.Seq2[Client, int] {
+	return func(yield func(Client, int) bool) {
 		for _, who := range g.members {
 			if !yield(who, 1) {
 				return
@@ -42,11 +42,11 @@ func (g *gathering) leave(n int) {
 		last := len(g.members) - 1
 		who := g.members[last]
 		g.members = g.members[:last]
-		g.crowd.Release(g.limit, last, 1, who)
+		g.usage.Release(g.limit, last, 1, who)
 	}
 }
 
-func (g *gathering) wants(got, want Verdict) {
+func (g *gathering) wants(got, want Result) {
 	g.Helper()
 	if got != want {
 		g.Errorf("with %d members the verdict is %d, want %d", len(g.members), got, want)
@@ -57,7 +57,7 @@ func TestCrowd_LIM1(t *testing.T) {
 	for name, f := range map[string]func(g *gathering){
 		"one may have all until a tenth is left": func(g *gathering) {
 			g.wants(g.come(90, "10.0.0.1", "spiffe://td/a"), Admitted)
-			if g.crowd.Counting() {
+			if g.usage.Counting() {
 				g.Error("who comes from where is counted while there is room")
 			}
 			g.wants(g.come(1, "10.0.0.1", ""), Shared)
@@ -91,7 +91,7 @@ func TestCrowd_LIM1(t *testing.T) {
 				g.Errorf("%d members, want 90", n)
 			}
 			g.leave(24)
-			if g.crowd.Counting() {
+			if g.usage.Counting() {
 				g.Error("who comes from where is counted while there is room")
 			}
 		},
@@ -105,7 +105,7 @@ func TestCrowd_LIM1(t *testing.T) {
 			g.wants(g.come(1, "10.0.0.2", ""), Full)
 			g.limit.Most = 0
 			g.wants(g.come(1, "10.0.0.1", ""), Admitted)
-			if g.crowd.Counting() {
+			if g.usage.Counting() {
 				g.Error("who comes from where is counted without a limit")
 			}
 		},

@@ -1,7 +1,7 @@
 package downstream
 
 import (
-	"github.com/xdsrelay/xdsrelay/internal/crowd"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -12,15 +12,15 @@ var (
 )
 
 // places are those of streams and held polls.
-func (l *ClientLimits) places() crowd.Limit { return crowd.Limit{Most: l.Streams, Share: l.Share} }
+func (l *ClientLimits) places() quota.Limit { return quota.Limit{Most: l.Streams, Share: l.Share} }
 
 // turnedAway returns the limit for which a stream or poll has no place, and the status that it gets; nil if
 // it has one.
-func turnedAway(v crowd.Verdict) (Limit, error) {
+func turnedAway(v quota.Result) (Limit, error) {
 	switch v {
-	case crowd.Full:
+	case quota.Full:
 		return LimitStreams, errManyStreams
-	case crowd.Shared:
+	case quota.Shared:
 		return LimitShare, errShare
 	}
 	return "", nil
