@@ -16,13 +16,14 @@ import (
 func TestColdTier_RES2_ACK4_VAR7(t *testing.T) {
 	for _, between := range []variant{sotwADS, sotw, restPoll} {
 		t.Run(between.name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
 			p := newPlane(t)
 			p.plain = between.rest
 			all := []string{"c1", "c2", "c3", "c4"}
 			for _, n := range all {
 				p.set(clusterType, n, true)
 			}
-			patient := func(c *config.Config) { c.Upstreams[0].Settle = config.Duration(time.Second) }
+			patient := func(c *config.Config) { c.Upstreams[0].Settle = config.Duration(3 * time.Second) } // a part comes sooner
 			first := startRelay(t, patient, p.addr)
 			second := startRelay(t, func(c *config.Config) {
 				c.Upstreams[0].APIType = map[string]config.APIType{
