@@ -69,12 +69,13 @@ func (b *Bootstrap) api(w *yamlWriter, depth int) {
 func (b *Bootstrap) servers(w *yamlWriter) {
 	w.line(2, "connect_timeout: 1s")
 	w.line(2, "lb_policy: RANDOM # with ROUND_ROBIN, all Envoys of a relay that ends go to the same other one")
+	w.line(2, "# A server is left out for ten seconds if a connection to it failed, or if it refused two streams in a row.")
 	if len(b.plane.addresses) > 0 {
-		w.line(2, "# A server that fails twice in a row is left out for ten seconds. The control plane is asked while all")
-		w.line(2, "# relays are left out.")
-		w.line(2, "outlier_detection: {consecutive_5xx: 2, consecutive_gateway_failure: 2, enforcing_consecutive_gateway_failure: 100,")
-		w.line(2, "  interval: 1s, base_ejection_time: 10s, max_ejection_time: 10s, max_ejection_percent: 100}")
+		w.line(2, "# The control plane is asked while all relays are left out.")
 	}
+	w.line(2, "outlier_detection: {split_external_local_origin_errors: true, consecutive_local_origin_failure: 1,")
+	w.line(2, "  consecutive_5xx: 2, consecutive_gateway_failure: 2, enforcing_consecutive_gateway_failure: 100,")
+	w.line(2, "  interval: 1s, base_ejection_time: 10s, max_ejection_time: 10s, max_ejection_percent: 100}")
 	w.line(2, "load_assignment:")
 	w.line(3, "cluster_name: %s", Cluster)
 	if len(b.plane.addresses) > 0 {
