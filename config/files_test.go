@@ -8,11 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 func TestCheckFiles(t *testing.T) {
-	dir, ca := pkitest.NewFolder(t), pkitest.NewAuthority(t, "ca")
+	dir, ca := pki.NewFolder(t), pki.NewAuthority(t, "ca")
 	dir.PutPair("a", ca.Server("a.test"))
 	dir.PutPair("b", ca.Client("b"))
 	dir.PutCA("ca", ca)
@@ -85,7 +85,7 @@ test.yaml:33:28: upstreams[5].tls.spiffe.socket: reading DIR/missing.sock: no su
 
 // A CA is no CA of relays alone if another listener's file has it too, beside others.
 func TestCheckFilesOfPeers_ACC1(t *testing.T) {
-	dir, relays, clients := pkitest.NewFolder(t), pkitest.NewAuthority(t, "relays"), pkitest.NewAuthority(t, "clients")
+	dir, relays, clients := pki.NewFolder(t), pki.NewAuthority(t, "relays"), pki.NewAuthority(t, "clients")
 	dir.PutPair("a", clients.Server("a.test"))
 	own, theirs := dir.PutCA("relays", relays), dir.PutCA("clients", clients)
 	both := dir.Put("both.crt", append(read(t, theirs), read(t, own)...))
@@ -119,8 +119,8 @@ func read(t *testing.T, file string) []byte {
 
 // The relay does not start with an expired certificate, nor with a cache.dir that it cannot use.
 func TestCheckFilesThatStopTheRelay(t *testing.T) {
-	dir, ca := pkitest.NewFolder(t), pkitest.NewAuthority(t, "ca")
-	dir.PutPair("old", ca.Server("a.test", pkitest.Lifetime(-time.Minute)))
+	dir, ca := pki.NewFolder(t), pki.NewAuthority(t, "ca")
+	dir.PutPair("old", ca.Server("a.test", pki.Lifetime(-time.Minute)))
 	dir.Put("file", nil)
 	config := func(s string) *Config {
 		return mustParse(t, "upstreams: [{name: a, default: true, endpoints: [\"a:1\"]}]\n"+strings.ReplaceAll(s, "DIR", dir.Path("")))

@@ -4,7 +4,7 @@ import (
 	"crypto/tls"
 	"testing"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"google.golang.org/grpc/credentials"
 )
 
@@ -21,11 +21,11 @@ func TestIdentity_MutualTLS(t *testing.T) {
 		{"a certificate that nobody verified is no identity", tls.RequireAnyClientCert, true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var ca *pkitest.Authority
+			var ca *pki.Authority
 			bubble(t, func(h *harness) {
 				client := &tls.Config{RootCAs: ca.Pool(), ServerName: "relay", MinVersion: tls.VersionTLS13}
 				if tt.cert {
-					client.Certificates = []tls.Certificate{ca.Client("proxy", pkitest.URI(id))}
+					client.Certificates = []tls.Certificate{ca.Client("proxy", pki.URI(id))}
 				}
 				h.creds = credentials.NewTLS(client)
 				c := h.client()
@@ -38,7 +38,7 @@ func TestIdentity_MutualTLS(t *testing.T) {
 					t.Errorf("the admin port shows %q", s.SPIFFE)
 				}
 			}, func(c *Config) {
-				ca = pkitest.NewAuthority(t, "ca")
+				ca = pki.NewAuthority(t, "ca")
 				c.Credentials = credentials.NewTLS(&tls.Config{
 					Certificates: []tls.Certificate{ca.Server("relay")},
 					ClientAuth:   tt.verify, ClientCAs: ca.Pool(), MinVersion: tls.VersionTLS13,

@@ -19,7 +19,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -224,7 +224,7 @@ func TestREST_Identity_MutualTLS(t *testing.T) {
 	const id = "spiffe://example.org/ns/default/sa/proxy"
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("HTTP/%d", version), func(t *testing.T) {
-			ca := pkitest.NewAuthority(t, "ca")
+			ca := pki.NewAuthority(t, "ca")
 			s := newRESTServer(t, func(c *Config, web *httptest.Server) {
 				c.RESTWait = 0
 				web.EnableHTTP2 = version == 2
@@ -236,7 +236,7 @@ func TestREST_Identity_MutualTLS(t *testing.T) {
 			s.StartTLS()
 			s.Client().Transport.(*http.Transport).TLSClientConfig = &tls.Config{
 				RootCAs: ca.Pool(), ServerName: "relay", MinVersion: tls.VersionTLS13,
-				Certificates: []tls.Certificate{ca.Client("proxy", pkitest.URI(id))},
+				Certificates: []tls.Certificate{ca.Client("proxy", pki.URI(id))},
 			}
 			if code, text := s.post(t, clusterPath, `{}`); code != http.StatusNotModified {
 				t.Fatalf("%d %s", code, text)

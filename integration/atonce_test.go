@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 )
 
@@ -69,7 +69,7 @@ func TestClientsAtOnce_LIM1_LIM3(t *testing.T) {
 	const keepers, names, limit = 20, 20, 1 << 30
 	p := newPlane(t)
 	p.fill(names)
-	files, fleet := pkitest.NewFolder(t), pkitest.NewAuthority(t, "fleet")
+	files, fleet := pki.NewFolder(t), pki.NewAuthority(t, "fleet")
 	cert, key := files.PutPair("relay", fleet.Server(relayHost))
 	r := startOwnRelay(t, fmt.Sprintf(`
 server: {listen: %%q, drain: 1s, tls: {cert_file: %q, key_file: %q, client_ca_file: %q}}

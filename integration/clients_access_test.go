@@ -14,12 +14,12 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // withCertificate has a bootstrap connect by mutual TLS, by the server's name in its certificate.
-func withCertificate(t *testing.T, bootstrap []byte, dir *pkitest.Folder, name string) []byte {
+func withCertificate(t *testing.T, bootstrap []byte, dir *pki.Folder, name string) []byte {
 	t.Helper()
 	var file map[string]any
 	if err := json.Unmarshal(bootstrap, &file); err != nil {
@@ -58,7 +58,7 @@ func overSocket(t *testing.T, bootstrap []byte, socket string) []byte {
 type knownClients struct {
 	*world
 
-	dir    *pkitest.Folder
+	dir    *pki.Folder
 	socket string
 }
 
@@ -69,16 +69,16 @@ func newKnownClients(t *testing.T, kind clientKind) *knownClients {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) }) // it is in the folder for temporary files
-	k := &knownClients{dir: pkitest.NewFolder(t), socket: filepath.Join(folder, "xds.sock")}
-	fleet, stranger := pkitest.NewAuthority(t, "fleet"), pkitest.NewAuthority(t, "stranger")
+	k := &knownClients{dir: pki.NewFolder(t), socket: filepath.Join(folder, "xds.sock")}
+	fleet, stranger := pki.NewAuthority(t, "fleet"), pki.NewAuthority(t, "stranger")
 	server := config.ServerTLS{ClientCAFile: k.dir.PutCA("fleet", fleet)}
 	server.CertFile, server.KeyFile = k.dir.PutPair("relay", fleet.Server("localhost"))
 	for _, who := range []string{"shop", "other"} {
-		k.dir.PutPair(who, fleet.Client(who, pkitest.URI("spiffe://td/"+who)))
+		k.dir.PutPair(who, fleet.Client(who, pki.URI("spiffe://td/"+who)))
 	}
-	k.dir.PutPair("stranger", stranger.Client("shop", pkitest.URI("spiffe://td/shop")))
+	k.dir.PutPair("stranger", stranger.Client("shop", pki.URI("spiffe://td/shop")))
 	k.world = newWorld(t, kind, xdsServer{
-		relayed: true, up: upDeltaADS, plane: func(testing.TB) managementServer { return controlplane.New() },
+		relayed: true, up: upDeltaADS, plane: func(testing.TB) managementServer { return gocontrolplane.New() },
 		settings: func(c *config.Config) {
 			local := config.DefaultListener()
 			local.Name, local.Listen = "local", "unix://"+k.socket

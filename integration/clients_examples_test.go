@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/bootstrap"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/config/bootstrap"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/xds"
@@ -207,7 +207,7 @@ func readRecipe(t *testing.T, name, plane string) *config.Config {
 func TestGRPCRecipe_AGG1_AGG3_OPS1(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	reports := newReport(t)
-	plane := controlplane.New()
+	plane := gocontrolplane.New()
 	if err := plane.Start(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 )
 
 var guardEmpty = flag.Duration("guard.empty", 0, "how long the control plane of TestGRPCClientsGuard is empty, at least")
@@ -20,7 +20,7 @@ func TestGRPCClientsGuard_SUR3(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	r := newReport(t)
 	server := xdsServer{
-		name: "SnapshotCache", plane: func(testing.TB) managementServer { return controlplane.NewSnapshot() },
+		name: "SnapshotCache", plane: func(testing.TB) managementServer { return gocontrolplane.NewSnapshot() },
 		settings: func(c *config.Config) { c.Upstreams[0].Guard.AtLeast = 1 },
 	}.behind(upDeltaADS)
 	for _, kind := range clientKinds() {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 )
 
 // xdsServer is what gRPC clients are given as their xDS server.
@@ -24,9 +24,9 @@ type xdsServer struct {
 // xdsServers are a control plane by itself, which shows that clients and scenarios
 // are right, and relays that ask go-control-plane's caches in each gRPC variant.
 func xdsServers() []xdsServer {
-	linear := func(testing.TB) managementServer { return controlplane.New() }
-	snapshot := func(testing.TB) managementServer { return controlplane.NewSnapshot() }
-	plain := func(testing.TB) managementServer { return controlplane.NewPlainSnapshot() }
+	linear := func(testing.TB) managementServer { return gocontrolplane.New() }
+	snapshot := func(testing.TB) managementServer { return gocontrolplane.NewSnapshot() }
+	plain := func(testing.TB) managementServer { return gocontrolplane.NewPlainSnapshot() }
 	return []xdsServer{
 		{name: "LinearCache", plane: linear},
 		xdsServer{name: "LinearCache", plane: linear, ordered: true}.behind(upDeltaADS),

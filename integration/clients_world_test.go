@@ -7,7 +7,7 @@ import (
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"google.golang.org/protobuf/proto"
 )
@@ -70,7 +70,7 @@ func (w *world) set(t testing.TB, messages ...proto.Message) {
 func (w *world) drop(t testing.TB, messages ...proto.Message) {
 	t.Helper()
 	for _, m := range messages {
-		if err := w.plane.DeleteResource(controlplane.TypeURL(m), cache.GetResourceName(m)); err != nil {
+		if err := w.plane.DeleteResource(gocontrolplane.TypeURL(m), cache.GetResourceName(m)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -92,7 +92,7 @@ func (w *world) awaitAsked(t testing.TB, m proto.Message) {
 	t.Helper()
 	waitFor(t, "a request for "+cache.GetResourceName(m), func() bool {
 		for _, stream := range w.plane.Stats().Streams {
-			if stream.Types[controlplane.TypeURL(m)].Names[cache.GetResourceName(m)] > 0 {
+			if stream.Types[gocontrolplane.TypeURL(m)].Names[cache.GetResourceName(m)] > 0 {
 				return true
 			}
 		}

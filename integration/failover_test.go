@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -143,7 +143,7 @@ func withAlternative(typeURL string) string {
 // alternative, and a name of each authority without one.
 type failover struct {
 	t       *testing.T
-	planes  map[string]*controlplane.ControlPlane // by authority
+	planes  map[string]*gocontrolplane.ControlPlane // by authority
 	down    map[string]bool
 	relay   *testRelay
 	client  *noted
@@ -154,7 +154,7 @@ type failover struct {
 func newFailover(t *testing.T, v variant, after time.Duration) *failover {
 	t.Helper()
 	f := &failover{
-		t: t, planes: make(map[string]*controlplane.ControlPlane), down: make(map[string]bool), now: make(map[string]string),
+		t: t, planes: make(map[string]*gocontrolplane.ControlPlane), down: make(map[string]bool), now: make(map[string]string),
 	}
 	for _, authority := range []string{"cloud", "on-prem"} {
 		f.planes[authority] = startControlPlane(t)

@@ -18,15 +18,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
 // startControlPlane runs go-control-plane's caches and server.
-func startControlPlane(t testing.TB) *controlplane.ControlPlane {
+func startControlPlane(t testing.TB) *gocontrolplane.ControlPlane {
 	t.Helper()
-	cp := controlplane.New()
+	cp := gocontrolplane.New()
 	if err := cp.Start(t.Context(), net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Free(t)))); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func cluster(name string, timeout time.Duration) *clusterv3.Cluster {
 	return &clusterv3.Cluster{Name: name, ConnectTimeout: durationpb.New(timeout)}
 }
 
-func update(t testing.TB, cp *controlplane.ControlPlane, name string, c *clusterv3.Cluster) {
+func update(t testing.TB, cp *gocontrolplane.ControlPlane, name string, c *clusterv3.Cluster) {
 	t.Helper()
 	if _, err := cp.UpdateResource(name, c); err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestSplitResumption_RES12_RES17(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := cp.Await(ctx, func(s controlplane.Stats) bool {
+	if err := cp.Await(ctx, func(s gocontrolplane.Stats) bool {
 		return len(s.Streams) == 1 && s.Streams[0].Subscribed() == len(names)
 	}); err != nil {
 		t.Fatal(err)

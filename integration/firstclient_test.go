@@ -25,7 +25,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // nodesSeen are all nodes that a control plane was ever shown.
@@ -62,12 +62,12 @@ type entrance struct {
 // byCertificate ties a node's cluster to the client's certificate. Clients of one cluster share a scope.
 func byCertificate(t *testing.T) entrance {
 	t.Helper()
-	dir, fleet := pkitest.NewFolder(t), pkitest.NewAuthority(t, "fleet")
+	dir, fleet := pki.NewFolder(t), pki.NewAuthority(t, "fleet")
 	server := config.ServerTLS{ClientCAFile: dir.PutCA("fleet", fleet)}
 	server.CertFile, server.KeyFile = dir.PutPair("relay", fleet.Server(relayHost))
 	m := &mutual{fleet: fleet}
 	shown := func(who string) grpc.DialOption {
-		return grpc.WithTransportCredentials(credentials.NewTLS(m.trusting(fleet.Client(who, pkitest.URI("spiffe://td/"+who)))))
+		return grpc.WithTransportCredentials(credentials.NewTLS(m.trusting(fleet.Client(who, pki.URI("spiffe://td/"+who)))))
 	}
 	return entrance{
 		scope: []string{"node.cluster"},
@@ -77,7 +77,7 @@ func byCertificate(t *testing.T) entrance {
 		},
 		liar: shown("shop"), honest: shown("bank"), cluster: "bank",
 		poll: func(r *testRelay) (int, string) {
-			with := m.trusting(fleet.Client("shop", pkitest.URI("spiffe://td/shop")))
+			with := m.trusting(fleet.Client("shop", pki.URI("spiffe://td/shop")))
 			with.NextProtos = nil
 			transport := &http.Transport{TLSClientConfig: with}
 			defer transport.CloseIdleConnections()

@@ -11,7 +11,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -152,5 +152,5 @@ func followWildcards(t testing.TB, w *world, form wildcardForm) {
 
 // idOf gives type URL and name of a resource.
 func idOf(m proto.Message) (typeURL, name string) {
-	return controlplane.TypeURL(m), cache.GetResourceName(m)
+	return gocontrolplane.TypeURL(m), cache.GetResourceName(m)
 }

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // managementServer is a control plane that has whole resources, and that a test
-// changes, kills and brings back. [controlplane.ControlPlane] is one.
+// changes, kills and brings back. [gocontrolplane.ControlPlane] is one.
 type managementServer interface {
 	Start(ctx context.Context, address string) error
 	Restart(ctx context.Context) error
@@ -29,7 +29,7 @@ type managementServer interface {
 	Addr() string
 	UpdateResource(name string, message proto.Message) (version string, err error)
 	DeleteResource(typeURL, name string) error
-	Stats() controlplane.Stats
+	Stats() gocontrolplane.Stats
 }
 
 // foreignPlane is a management server in a process of its own: a program of
@@ -38,7 +38,7 @@ type managementServer interface {
 type foreignPlane struct {
 	t       testing.TB
 	command []string
-	port    *controlplane.ControlPlane // never serves: it keeps the port while no process does
+	port    *gocontrolplane.ControlPlane // never serves: it keeps the port while no process does
 
 	process *process // nil: stopped
 	state   map[string]map[string]proto.Message
@@ -48,7 +48,7 @@ type foreignPlane struct {
 	replies chan foreignLine // to the lines written, and the first line; closed when the process has ended
 
 	mu      sync.Mutex
-	streams map[int64]*controlplane.Stream // open ones
+	streams map[int64]*gocontrolplane.Stream // open ones
 	opened  int
 	nacks   int
 	is      string // version of the library
@@ -70,8 +70,8 @@ type foreignLine struct {
 func newForeignPlane(t testing.TB, command ...string) *foreignPlane {
 	t.Helper()
 	return &foreignPlane{
-		t: t, command: command, port: controlplane.New(), state: make(map[string]map[string]proto.Message),
-		streams: make(map[int64]*controlplane.Stream),
+		t: t, command: command, port: gocontrolplane.New(), state: make(map[string]map[string]proto.Message),
+		streams: make(map[int64]*gocontrolplane.Stream),
 	}
 }
 
@@ -158,7 +158,7 @@ func (p *foreignPlane) observe(line foreignLine) error {
 	stream := p.streams[line.Stream]
 	if stream == nil {
 		p.opened++
-		stream = &controlplane.Stream{ID: int(line.Stream), Delta: line.Delta, Types: make(map[string]controlplane.Subscriptions)}
+		stream = &gocontrolplane.Stream{ID: int(line.Stream), Delta: line.Delta, Types: make(map[string]gocontrolplane.Subscriptions)}
 		p.streams[line.Stream] = stream
 	}
 	switch {
@@ -171,7 +171,7 @@ func (p *foreignPlane) observe(line foreignLine) error {
 	}
 }
 
-func (p *foreignPlane) observeDeltaLocked(stream *controlplane.Stream, request []byte) error {
+func (p *foreignPlane) observeDeltaLocked(stream *gocontrolplane.Stream, request []byte) error {
 	r := new(discovery.DeltaDiscoveryRequest)
 	if err := proto.Unmarshal(request, r); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (p *foreignPlane) observeDeltaLocked(stream *controlplane.Stream, request [
 	return nil
 }
 
-func (p *foreignPlane) observeStateLocked(stream *controlplane.Stream, request []byte) error {
+func (p *foreignPlane) observeStateLocked(stream *gocontrolplane.Stream, request []byte) error {
 	r := new(discovery.DiscoveryRequest)
 	if err := proto.Unmarshal(request, r); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (p *foreignPlane) observeStateLocked(stream *controlplane.Stream, request [
 }
 
 // namesOf gives what a stream subscribes to, to be changed.
-func namesOf(stream *controlplane.Stream, typeURL string) map[string]int {
+func namesOf(stream *gocontrolplane.Stream, typeURL string) map[string]int {
 	of, ok := stream.Types[typeURL]
 	if !ok {
 		of.Names = make(map[string]int)
@@ -246,7 +246,7 @@ func (p *foreignPlane) push() error {
 
 // UpdateResource implements managementServer.
 func (p *foreignPlane) UpdateResource(name string, message proto.Message) (version string, err error) {
-	url := controlplane.TypeURL(message)
+	url := gocontrolplane.TypeURL(message)
 	if p.state[url] == nil {
 		p.state[url] = make(map[string]proto.Message)
 	}
@@ -294,13 +294,13 @@ func (p *foreignPlane) Addr() string { return p.port.Addr() }
 
 // Stats implements managementServer: open streams with what they subscribe to, the
 // number of streams opened, and of NACKs.
-func (p *foreignPlane) Stats() controlplane.Stats {
+func (p *foreignPlane) Stats() gocontrolplane.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	stats := controlplane.Stats{Opened: p.opened, Counts: controlplane.Counts{Nacks: p.nacks}}
+	stats := gocontrolplane.Stats{Opened: p.opened, Counts: gocontrolplane.Counts{Nacks: p.nacks}}
 	for _, id := range slices.Sorted(maps.Keys(p.streams)) {
 		stream := *p.streams[id]
-		stream.Types = make(map[string]controlplane.Subscriptions, len(stream.Types))
+		stream.Types = make(map[string]gocontrolplane.Subscriptions, len(stream.Types))
 		for url, of := range p.streams[id].Types {
 			of.Names = maps.Clone(of.Names)
 			stream.Types[url] = of

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 )
 
@@ -33,7 +33,7 @@ func guarded(clusters int) (names []string, all map[string]proto.Message) {
 	return names, all
 }
 
-func fill(t *testing.T, cp *controlplane.ControlPlane, all map[string]proto.Message) {
+func fill(t *testing.T, cp *gocontrolplane.ControlPlane, all map[string]proto.Message) {
 	t.Helper()
 	for key, m := range all {
 		if _, err := cp.UpdateResource(key[strings.Index(key, " ")+1:], proto.Clone(m)); err != nil {
@@ -42,7 +42,7 @@ func fill(t *testing.T, cp *controlplane.ControlPlane, all map[string]proto.Mess
 	}
 }
 
-func startFilled(t *testing.T, cp *controlplane.ControlPlane, all map[string]proto.Message) *controlplane.ControlPlane {
+func startFilled(t *testing.T, cp *gocontrolplane.ControlPlane, all map[string]proto.Message) *gocontrolplane.ControlPlane {
 	t.Helper()
 	fill(t, cp, all)
 	if err := cp.Start(t.Context(), net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Free(t)))); err != nil {
@@ -53,7 +53,7 @@ func startFilled(t *testing.T, cp *controlplane.ControlPlane, all map[string]pro
 }
 
 // emptied restarts a control plane without anything.
-func emptied(t *testing.T, cp *controlplane.ControlPlane, all map[string]proto.Message) {
+func emptied(t *testing.T, cp *gocontrolplane.ControlPlane, all map[string]proto.Message) {
 	t.Helper()
 	cp.Stop()
 	for key := range all {
@@ -77,14 +77,14 @@ func asksForGuarded(c xdsClient, names []string) {
 // state of the world answers nothing while it is empty.
 var planesThatEmpty = []struct {
 	name  string
-	build func() *controlplane.ControlPlane
+	build func() *gocontrolplane.ControlPlane
 	api   config.APIType
 }{
-	{"linear, incremental", func() *controlplane.ControlPlane { return controlplane.New() }, "AGGREGATED_DELTA_GRPC"},
-	{"snapshot, incremental", controlplane.NewSnapshot, "AGGREGATED_DELTA_GRPC"},
-	{"snapshot, state of the world", controlplane.NewSnapshot, "AGGREGATED_GRPC"},
-	{"linear, incremental, a stream for each type", func() *controlplane.ControlPlane { return controlplane.New() }, "DELTA_GRPC"},
-	{"snapshot, state of the world, a stream for each type", controlplane.NewPlainSnapshot, "GRPC"},
+	{"linear, incremental", func() *gocontrolplane.ControlPlane { return gocontrolplane.New() }, "AGGREGATED_DELTA_GRPC"},
+	{"snapshot, incremental", gocontrolplane.NewSnapshot, "AGGREGATED_DELTA_GRPC"},
+	{"snapshot, state of the world", gocontrolplane.NewSnapshot, "AGGREGATED_GRPC"},
+	{"linear, incremental, a stream for each type", func() *gocontrolplane.ControlPlane { return gocontrolplane.New() }, "DELTA_GRPC"},
+	{"snapshot, state of the world, a stream for each type", gocontrolplane.NewPlainSnapshot, "GRPC"},
 }
 
 // go-control-plane is restarted empty, and comes back complete. No client of the relay loses
@@ -96,7 +96,7 @@ func TestGuardEmptyControlPlane_SUR3(t *testing.T) {
 	}
 }
 
-func testEmptyControlPlane(t *testing.T, cp *controlplane.ControlPlane, api config.APIType, clusters int) {
+func testEmptyControlPlane(t *testing.T, cp *gocontrolplane.ControlPlane, api config.APIType, clusters int) {
 	t.Helper()
 	names, all := guarded(clusters)
 	startFilled(t, cp, all)
@@ -349,7 +349,7 @@ func TestGuardTiers_SUR3_STR10(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, behind_relays %t", api, behind), func(t *testing.T) {
 				t.Parallel()
 				names, all := guarded(30)
-				cp := startFilled(t, controlplane.NewSnapshot(), all)
+				cp := startFilled(t, gocontrolplane.NewSnapshot(), all)
 				first := startRelay(t, func(c *config.Config) { c.Upstreams[0].Guard.Hold = config.Duration(hold) }, cp.Addr())
 				second := startRelay(t, func(c *config.Config) {
 					c.Upstreams[0].APIType = api

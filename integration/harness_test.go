@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/parallel"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
@@ -194,7 +194,7 @@ func waitLonger(t testing.TB, takes time.Duration, what string, cond func() bool
 
 // awaitStreams waits until a control plane has so many streams, and returns what it saw then. Of one
 // that broke, a control plane learns a moment after the relay has replaced it.
-func awaitStreams(t testing.TB, what string, cp interface{ Stats() controlplane.Stats }, want int) (stats controlplane.Stats) {
+func awaitStreams(t testing.TB, what string, cp interface{ Stats() gocontrolplane.Stats }, want int) (stats gocontrolplane.Stats) {
 	t.Helper()
 	waitFor(t, fmt.Sprintf("%s: %d", what, want), func() bool {
 		stats = cp.Stats()

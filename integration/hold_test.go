@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
 
@@ -76,7 +76,7 @@ func stateOf(c xdsClient) map[string]string {
 }
 
 // churn changes, removes and adds clusters, endpoints and listeners, until stop is closed.
-func churn(t *testing.T, cp *controlplane.ControlPlane, all map[string]proto.Message, stop <-chan struct{}) {
+func churn(t *testing.T, cp *gocontrolplane.ControlPlane, all map[string]proto.Message, stop <-chan struct{}) {
 	t.Helper()
 	keys := slices.Sorted(maps.Keys(all))
 	for i := 1; ; i++ {
@@ -119,7 +119,7 @@ func TestHoldUnderChurn_GATE4(t *testing.T) {
 	}
 }
 
-func testHoldUnderChurn(t *testing.T, cp *controlplane.ControlPlane, api config.APIType) {
+func testHoldUnderChurn(t *testing.T, cp *gocontrolplane.ControlPlane, api config.APIType) {
 	t.Helper()
 	names, all := guarded(30)
 	startFilled(t, cp, all)

@@ -24,7 +24,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
@@ -73,13 +73,13 @@ func runRelay(file string) error {
 // killable is a relay in a process of its own, with mutual TLS and snapshots.
 type killable struct {
 	addr, dir, file string
-	fleet           *pkitest.Authority
+	fleet           *pki.Authority
 	process         *process
 }
 
 func startKillable(t *testing.T, p *testPlane) *killable {
 	t.Helper()
-	files, fleet := pkitest.NewFolder(t), pkitest.NewAuthority(t, "fleet")
+	files, fleet := pki.NewFolder(t), pki.NewAuthority(t, "fleet")
 	k := &killable{addr: freeAddress(t), dir: filepath.Join(t.TempDir(), "cache"), fleet: fleet}
 	cert, key := files.PutPair("relay", fleet.Server(relayHost))
 	k.file = filepath.Join(t.TempDir(), "relay.yaml")

@@ -11,7 +11,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 )
 
 // TestRejectionThroughTiers: a relay is a client of the one before it, and tells it what its
@@ -48,9 +48,9 @@ func TestRejectionThroughTiers_ACK7(t *testing.T) {
 // offered to the client again and rejected once a second, so that neither side spins, and in the end acknowledged, as is
 // what it repairs. The log says what is served.
 func TestRejectionReachesGoControlPlane_ACK7(t *testing.T) {
-	planes := map[string]func() *controlplane.ControlPlane{
-		"linear":   func() *controlplane.ControlPlane { return controlplane.New(controlplane.Types()...) },
-		"snapshot": controlplane.NewSnapshot,
+	planes := map[string]func() *gocontrolplane.ControlPlane{
+		"linear":   func() *gocontrolplane.ControlPlane { return gocontrolplane.New(gocontrolplane.Types()...) },
+		"snapshot": gocontrolplane.NewSnapshot,
 	}
 	for kind, plane := range planes {
 		for _, api := range []config.APIType{config.AggregatedDeltaGRPC, config.AggregatedGRPC} {
@@ -71,7 +71,7 @@ func TestRejectionReachesGoControlPlane_ACK7(t *testing.T) {
 }
 
 // rejected plays it. again says that the control plane sends again at once what is rejected.
-func rejected(t *testing.T, cp *controlplane.ControlPlane, relay *testRelay, again bool) {
+func rejected(t *testing.T, cp *gocontrolplane.ControlPlane, relay *testRelay, again bool) {
 	t.Helper()
 	picky := newClient(t, relay.addr, "picky")
 	wrong := func(r *discovery.Resource) bool {
@@ -126,7 +126,7 @@ func rejected(t *testing.T, cp *controlplane.ControlPlane, relay *testRelay, aga
 // TestRefusedTypeIsShown: a type that the control plane does not serve goes beside
 // after it ended the stream once, everybody else is served, and an operator sees it with the reason.
 func TestRefusedTypeIsShown_OPS2_SUR8(t *testing.T) {
-	cp := controlplane.New(clusterType)
+	cp := gocontrolplane.New(clusterType)
 	if err := cp.Start(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}

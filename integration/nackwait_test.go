@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -22,9 +22,9 @@ import (
 // sends nothing more of a type before the last response was acknowledged, so that updates
 // that follow each other closely are what a wait costs.
 func BenchmarkNackWait(b *testing.B) {
-	planes := map[string]func() *controlplane.ControlPlane{
-		"linear":   func() *controlplane.ControlPlane { return controlplane.New(controlplane.Types()...) },
-		"snapshot": controlplane.NewSnapshot,
+	planes := map[string]func() *gocontrolplane.ControlPlane{
+		"linear":   func() *gocontrolplane.ControlPlane { return gocontrolplane.New(gocontrolplane.Types()...) },
+		"snapshot": gocontrolplane.NewSnapshot,
 	}
 	for _, plane := range []string{"linear", "snapshot"} {
 		for _, api := range []config.APIType{config.AggregatedDeltaGRPC, config.AggregatedGRPC} {
@@ -42,7 +42,7 @@ func BenchmarkNackWait(b *testing.B) {
 	}
 }
 
-func startPlaneWith(b *testing.B, cp *controlplane.ControlPlane, api config.APIType, wait time.Duration) *testRelay {
+func startPlaneWith(b *testing.B, cp *gocontrolplane.ControlPlane, api config.APIType, wait time.Duration) *testRelay {
 	b.Helper()
 	if err := cp.Start(b.Context(), "127.0.0.1:0"); err != nil {
 		b.Fatal(err)
@@ -55,7 +55,7 @@ func startPlaneWith(b *testing.B, cp *controlplane.ControlPlane, api config.APIT
 }
 
 // staleness has a control plane send trains of updates, a millisecond apart, to some clients.
-func staleness(b *testing.B, cp *controlplane.ControlPlane, addr string, train int) {
+func staleness(b *testing.B, cp *gocontrolplane.ControlPlane, addr string, train int) {
 	b.Helper()
 	f := &stale{news: make(chan struct{}, 1)}
 	f.update(b, cp)
@@ -98,7 +98,7 @@ type stale struct {
 }
 
 // update makes the next one: a cluster that times out after as many milliseconds.
-func (f *stale) update(b *testing.B, cp *controlplane.ControlPlane) {
+func (f *stale) update(b *testing.B, cp *gocontrolplane.ControlPlane) {
 	b.Helper()
 	f.mu.Lock()
 	f.set = append(f.set, time.Now())

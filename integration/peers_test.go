@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/workloads"
 	"google.golang.org/grpc"
@@ -24,9 +24,9 @@ const peerID = "spiffe://relays.example/relay"
 
 // peerGroup is relays that are peers of each other.
 type peerGroup struct {
-	fleet   *pkitest.Authority // of clients, and of servers
-	relays  *pkitest.Authority // of relays that ask
-	dir     *pkitest.Folder
+	fleet   *pki.Authority // of clients, and of servers
+	relays  *pki.Authority // of relays that ask
+	dir     *pki.Folder
 	plane   string // address of the control plane
 	members []string
 	asked   map[string]string // where a member is asked, by its address for clients
@@ -37,12 +37,12 @@ type peerGroup struct {
 
 func newPeerGroup(t *testing.T, plane string) *peerGroup {
 	t.Helper()
-	g := &peerGroup{fleet: pkitest.NewAuthority(t, "fleet"), relays: pkitest.NewAuthority(t, "relays"), dir: pkitest.NewFolder(t), plane: plane, asked: make(map[string]string)}
+	g := &peerGroup{fleet: pki.NewAuthority(t, "fleet"), relays: pki.NewAuthority(t, "relays"), dir: pki.NewFolder(t), plane: plane, asked: make(map[string]string)}
 	g.dir.PutCA("fleet", g.fleet)
 	g.dir.PutCA("relays", g.relays)
 	g.dir.PutPair("server", g.fleet.Server(relayHost))
-	g.dir.PutPair("relay", g.relays.Client("relay", pkitest.URI(peerID)))
-	g.shown = g.fleet.Client("client", pkitest.URI("spiffe://example.org/client"))
+	g.dir.PutPair("relay", g.relays.Client("relay", pki.URI(peerID)))
+	g.shown = g.fleet.Client("client", pki.URI("spiffe://example.org/client"))
 	return g
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"google.golang.org/grpc/codes"
 )
 
@@ -55,7 +55,7 @@ func TestREST_VAR5_VAR7_REST3(t *testing.T) {
 // Polls go over TLS with the relay's own certificate, and to nobody who cannot show the
 // right one.
 func TestRESTMutualTLS_VAR5_OPS6(t *testing.T) {
-	dir, planes, foreign := pkitest.NewFolder(t), pkitest.NewAuthority(t, "control planes"), pkitest.NewAuthority(t, "foreign")
+	dir, planes, foreign := pki.NewFolder(t), pki.NewAuthority(t, "control planes"), pki.NewAuthority(t, "foreign")
 	p := newRESTPlaneTLS(t, &tls.Config{
 		Certificates: []tls.Certificate{planes.Server(planeHost)},
 		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: planes.Pool(),

@@ -19,12 +19,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 )
 
 // restPlane is go-control-plane's HTTP gateway, which answers polls from snapshots.
 type restPlane struct {
-	*controlplane.ControlPlane
+	*gocontrolplane.ControlPlane
 
 	t    testing.TB
 	addr string
@@ -42,7 +42,7 @@ func newRESTPlane(t testing.TB) *restPlane {
 // newRESTPlaneTLS starts one; secured is nil for plain text.
 func newRESTPlaneTLS(t testing.TB, secured *tls.Config) *restPlane {
 	t.Helper()
-	p := &restPlane{ControlPlane: controlplane.NewSnapshot(), t: t}
+	p := &restPlane{ControlPlane: gocontrolplane.NewSnapshot(), t: t}
 	if err := p.Start(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}

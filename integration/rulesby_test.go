@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // TestRulesByPeer: what a client's certificate says decides, and not what its node claims.
@@ -19,17 +19,17 @@ func TestRulesByPeer_AGG1_AGG2(t *testing.T) {
 			`"ns/" + peer.spiffe.split("/")[4]`, `peer.spiffe.split("/")[4]`),
 		worldRule("hosts", `peer.dns.exists(d, d.endsWith(".edge.test"))`, `"edge"`),
 	)
-	serve := func(id string, options ...pkitest.Option) string {
+	serve := func(id string, options ...pki.Option) string {
 		c := m.connect(t, "node", m.fleet.Client(id, options...))
 		c.awaitHolding(t, clusterType, "c1")
 		return worldOf(c.payloads(clusterType)["c1"])
 	}
 	for path, want := range map[string]string{"ns/a/sa/x": "ns/a", "ns/a/sa/y": "ns/a", "ns/b/sa/x": "ns/b"} {
-		if got := serve(path, pkitest.URI("spiffe://example.org/"+path)); got != want {
+		if got := serve(path, pki.URI("spiffe://example.org/"+path)); got != want {
 			t.Errorf("AGG-1: %s is served %q, want %q", path, got, want)
 		}
 	}
-	serve("outsider", pkitest.URI("spiffe://example.com/ns/a/sa/x")) // no rule's
+	serve("outsider", pki.URI("spiffe://example.com/ns/a/sa/x")) // no rule's
 	if got := m.worlds.streams(); !maps.Equal(got, map[string]int{"ns/a": 1, "ns/b": 1, "cluster/": 1}) {
 		t.Errorf("AGG-1 AGG-2: the control plane sees streams of %v", got)
 	}
@@ -45,7 +45,7 @@ func startMutualRules(t *testing.T, rules ...config.Rule) *mutualRules {
 	t.Helper()
 	w := newWorlds(t, worldOfNode)
 	w.set(clusterType, "c1", true)
-	m := &mutual{dir: pkitest.NewFolder(t), fleet: pkitest.NewAuthority(t, "fleet")}
+	m := &mutual{dir: pki.NewFolder(t), fleet: pki.NewAuthority(t, "fleet")}
 	m.server = m.fleet.Server(relayHost)
 	down := config.ServerTLS{ClientCAFile: m.dir.PutCA("fleet", m.fleet)}
 	down.CertFile, down.KeyFile = m.dir.PutPair("relay", m.server)

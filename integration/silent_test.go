@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
@@ -28,7 +28,7 @@ func childPlane() bool {
 	if os.Getenv(name) != value {
 		return false
 	}
-	cp := controlplane.New()
+	cp := gocontrolplane.New()
 	defer cp.Close()
 	_, err := cp.UpdateResource("c", message(clusterType, "c", "1", ""))
 	if err == nil {

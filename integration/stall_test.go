@@ -12,7 +12,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -127,7 +127,7 @@ func BenchmarkPropagationBesideStalledClients(b *testing.B) {
 }
 
 // propagate sends one update and waits for every client of a fleet to have it.
-func propagate(b *testing.B, cp *controlplane.ControlPlane, f *fleet, round int) time.Duration {
+func propagate(b *testing.B, cp *gocontrolplane.ControlPlane, f *fleet, round int) time.Duration {
 	b.Helper()
 	start := time.Now()
 	version, err := cp.UpdateResource("cluster-0", bulky("cluster-0", round))

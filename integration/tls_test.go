@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -33,10 +33,10 @@ const (
 // mutual is a relay with mutual TLS on both sides, each with an authority of its
 // own, and isolated clients.
 type mutual struct {
-	dir     *pkitest.Folder
-	fleet   *pkitest.Authority // of the relay's server and its clients
-	server  tls.Certificate    // the relay's, in the files relay.crt and relay.key
-	foreign *pkitest.Authority // trusted by nobody
+	dir     *pki.Folder
+	fleet   *pki.Authority  // of the relay's server and its clients
+	server  tls.Certificate // the relay's, in the files relay.crt and relay.key
+	foreign *pki.Authority  // trusted by nobody
 	plane   *testPlane
 	shown   atomic.Pointer[string] // the common name that the control plane was shown last
 	relay   *testRelay
@@ -45,8 +45,8 @@ type mutual struct {
 // startMutual runs it. change adapts the TLS towards the control plane.
 func startMutual(t *testing.T, change func(*mutual, *config.UpstreamTLS)) *mutual {
 	t.Helper()
-	m := &mutual{dir: pkitest.NewFolder(t), fleet: pkitest.NewAuthority(t, "fleet"), foreign: pkitest.NewAuthority(t, "foreign")}
-	planes := pkitest.NewAuthority(t, "control planes")
+	m := &mutual{dir: pki.NewFolder(t), fleet: pki.NewAuthority(t, "fleet"), foreign: pki.NewAuthority(t, "foreign")}
+	planes := pki.NewAuthority(t, "control planes")
 	m.plane = newPlane(t, grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{planes.Server(planeHost)},
 		ClientAuth:   tls.RequireAndVerifyClientCert,
@@ -118,11 +118,11 @@ func TestMutualTLS_AGG2_OPS6(t *testing.T) {
 
 	t.Run("AGG-2 an identity is a scope", func(t *testing.T) {
 		const id, otherID = "spiffe://example.org/proxy", "spiffe://example.org/other"
-		first := m.fleet.Client("proxy", pkitest.URI(id))
+		first := m.fleet.Client("proxy", pki.URI(id))
 		for _, shown := range []tls.Certificate{
 			first, first,
-			m.fleet.Client("proxy", pkitest.URI(id)), // renewed: another certificate of the same client
-			m.fleet.Client("proxy", pkitest.URI(otherID)),
+			m.fleet.Client("proxy", pki.URI(id)), // renewed: another certificate of the same client
+			m.fleet.Client("proxy", pki.URI(otherID)),
 		} {
 			m.connect(t, "node", shown).awaitHolding(t, clusterType, "c1")
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/door"
-	"github.com/xdsrelay/xdsrelay/internal/resolve"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
+	"github.com/xdsrelay/xdsrelay/relay/resolve"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 

@@ -20,8 +20,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/door"
-	"github.com/xdsrelay/xdsrelay/internal/resolve"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
+	"github.com/xdsrelay/xdsrelay/relay/resolve"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/xdsrelay/xdsrelay/internal/resolve"
+	"github.com/xdsrelay/xdsrelay/relay/resolve"
 )
 
 // The values of labelTo.

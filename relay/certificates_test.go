@@ -5,12 +5,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // A file may have its key before its certificate, as TLS takes it.
 func TestCertificateBehindKey_OPS6(t *testing.T) {
-	dir, ca := pkitest.NewFolder(t), pkitest.NewAuthority(t, "ca")
+	dir, ca := pki.NewFolder(t), pki.NewAuthority(t, "ca")
 	certFile, keyFile := dir.PutPair("s", ca.Server("a.test"))
 	cert, err := os.ReadFile(certFile)
 	if err != nil {

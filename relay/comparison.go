@@ -7,8 +7,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
 
 // comparison knows why a session's clients share it, and in what their nodes differ: the

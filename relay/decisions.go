@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/internal/lograte"
-	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
 
 // maxKinds is how many kinds of failure and scopes are logged under one plan. The metrics and

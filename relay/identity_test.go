@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
 
@@ -27,9 +27,9 @@ func soon(c *config.Config) {
 }
 
 // inPEM gives the certificate of an authority as a file has it.
-func inPEM(t *testing.T, ca *pkitest.Authority) []byte {
+func inPEM(t *testing.T, ca *pki.Authority) []byte {
 	t.Helper()
-	text, err := os.ReadFile(pkitest.NewFolder(t).PutCA("ca", ca))
+	text, err := os.ReadFile(pki.NewFolder(t).PutCA("ca", ca))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ var backAsNew = regexp.MustCompile(`"spiffe_id": "spiffe://td/new",\s+"node": "b
 // A CA that is taken out of the file of client CAs ends the streams and polls of its clients, of
 // every form, and of nobody else. Who has another certificate by then comes back with it.
 func TestIdentityWithdrawn_ACC1(t *testing.T) {
-	other := pkitest.NewAuthority(t, "other")
+	other := pki.NewAuthority(t, "other")
 	tr := newTrust(t, func(c *config.Config) {
 		soon(c)
 		file, err := os.OpenFile(c.Server.TLS.ClientCAFile, os.O_APPEND|os.O_WRONLY, 0)
@@ -55,7 +55,7 @@ func TestIdentityWithdrawn_ACC1(t *testing.T) {
 		}
 	})
 	old, renewed := tr.tls("spiffe://td/old"), tr.tls("spiffe://td/new")
-	renewed.Certificates = []tls.Certificate{other.Client("client", pkitest.URI("spiffe://td/new"))}
+	renewed.Certificates = []tls.Certificate{other.Client("client", pki.URI("spiffe://td/new"))}
 	stays := tr.joinWith(credentials.NewTLS(renewed), "new")
 	stays.holds(contents{"a": "1"})
 
@@ -109,7 +109,7 @@ func TestIdentityWithdrawn_ACC1(t *testing.T) {
 func TestIdentityExpired_ACC1(t *testing.T) {
 	tr := newTrust(t, soon)
 	with := tr.tls("spiffe://td/a")
-	with.Certificates = []tls.Certificate{tr.ca.Client("client", pkitest.URI("spiffe://td/a"), pkitest.Lifetime(5*time.Second))}
+	with.Certificates = []tls.Certificate{tr.ca.Client("client", pki.URI("spiffe://td/a"), pki.Lifetime(5*time.Second))}
 	conn, err := grpc.NewClient(tr.xds, grpc.WithTransportCredentials(credentials.NewTLS(with)))
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/tokens"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -33,14 +33,14 @@ func (p *leakPeer) credentials() credentials.TransportCredentials {
 // leakIssuers say who clients are: an authority for certificates, which those of the default listener show,
 // and an issuer of tokens for those of the listener side.
 type leakIssuers struct {
-	dir    *pkitest.Folder
-	ca     *pkitest.Authority
+	dir    *pki.Folder
+	ca     *pki.Authority
 	tokens *tokens.Issuer
 }
 
 func newLeakIssuers(t *testing.T) *leakIssuers {
 	t.Helper()
-	return &leakIssuers{pkitest.NewFolder(t), pkitest.NewAuthority(t, "clients"), tokens.NewIssuer(t, issuerName, "1")}
+	return &leakIssuers{pki.NewFolder(t), pki.NewAuthority(t, "clients"), tokens.NewIssuer(t, issuerName, "1")}
 }
 
 // leakLifetime is longer than a schedule.
@@ -49,7 +49,7 @@ const leakLifetime = 24 * time.Hour
 // configure has a relay, with the listener side, ask clients who they are.
 func (i *leakIssuers) configure(t *testing.T, c *config.Config) {
 	t.Helper()
-	certFile, keyFile := i.dir.PutPair("relay", i.ca.Server(relayHost, pkitest.Lifetime(leakLifetime)))
+	certFile, keyFile := i.dir.PutPair("relay", i.ca.Server(relayHost, pki.Lifetime(leakLifetime)))
 	c.Server.TLS = &config.ServerTLS{CertFile: certFile, KeyFile: keyFile, ClientCAFile: i.dir.PutCA("clients", i.ca)}
 	keys := i.dir.Path("keys.json")
 	tokens.File(t, keys, i.tokens.Key())
@@ -61,7 +61,7 @@ func (i *leakIssuers) peer(listener, tenant string) leakPeer {
 	p := leakPeer{Peer: keyer.Peer{Listener: listener}}
 	switch {
 	case listener == keyer.DefaultListener:
-		client := i.ca.Client("client", pkitest.URI("spiffe://td/"+tenant), pkitest.Lifetime(leakLifetime))
+		client := i.ca.Client("client", pki.URI("spiffe://td/"+tenant), pki.Lifetime(leakLifetime))
 		p.Peer = keyer.PeerFromCertificate(client.Leaf)
 		p.Listener = listener
 		p.tls = &tls.Config{

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/tokens"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
@@ -69,7 +69,7 @@ var provocations = []struct {
 }{
 	{"a client's TLS handshake failed", func(p *provoker) {
 		with := p.tls("spiffe://td/a")
-		with.RootCAs = pkitest.NewAuthority(p.T, "another").Pool()
+		with.RootCAs = pki.NewAuthority(p.T, "another").Pool()
 		if conn, err := tls.Dial("tcp", p.xds, with); err == nil {
 			_ = conn.Close()
 			p.Error("the handshake did not fail")

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
 
 // member is one stream among those that the rules have put somewhere.

@@ -11,9 +11,9 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
-	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/upstream"
+	"github.com/xdsrelay/xdsrelay/upstream/filesource"
 )
 
 // feed fills one store from its control plane: a gRPC session, or what polls or

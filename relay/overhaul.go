@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/resolve"
+	"github.com/xdsrelay/xdsrelay/relay/resolve"
 )
 
 // overhaul is what another configuration does to the hub: prepared first, so that

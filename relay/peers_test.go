@@ -16,7 +16,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/relay/peers"
 )
@@ -27,7 +27,7 @@ const (
 )
 
 // withDNS is an option of a certificate, with a DNS name of a relay.
-func withDNS(_ pkitest.TB, c *x509.Certificate) { c.DNSNames = []string{peerName} }
+func withDNS(_ pki.TB, c *x509.Certificate) { c.DNSNames = []string{peerName} }
 
 // steals asks a relay as its peers do, for the clusters of each of its scopes, and gives how many it was given.
 func (r *running) steals(address string, with *tls.Config) (resources int, err error) {
@@ -60,10 +60,10 @@ func (r *running) steals(address string, with *tls.Config) (resources int, err e
 // Relays ask only at the listener that is for them. A client of any other one whose certificate has a relay's names gets
 // nothing, and no client is served there.
 func TestPeersHaveAListenerOfTheirOwn_ACC1_SUR1(t *testing.T) {
-	relays, others := pkitest.NewAuthority(t, "relays"), pkitest.NewAuthority(t, "others")
+	relays, others := pki.NewAuthority(t, "relays"), pki.NewAuthority(t, "others")
 	m := newMany(t, func(c *config.Config, tr *trust) {
 		c.Server.TLSRefresh = config.Duration(10 * time.Millisecond)
-		by := func(name string, ca *pkitest.Authority) func(*config.Listener) {
+		by := func(name string, ca *pki.Authority) func(*config.Listener) {
 			return func(l *config.Listener) {
 				own := *c.Server.TLS
 				own.ClientCAFile = tr.dir.PutCA(name, ca)
@@ -87,12 +87,12 @@ func TestPeersHaveAListenerOfTheirOwn_ACC1_SUR1(t *testing.T) {
 		shown tls.Certificate
 		want  error // nil: it is a relay
 	}{
-		"a relay":                                   {own, relays.Client("relay", pkitest.URI(peerID), withDNS), nil},
-		"a relay that is none of identities":        {own, relays.Client("relay", pkitest.URI("spiffe://td/other")), peers.ErrRefused},
-		"a relay with two URIs":                     {own, relays.Client("relay", pkitest.URI(peerID), pkitest.URI("spiffe://td/a")), peers.ErrRefused},
+		"a relay":                                   {own, relays.Client("relay", pki.URI(peerID), withDNS), nil},
+		"a relay that is none of identities":        {own, relays.Client("relay", pki.URI("spiffe://td/other")), peers.ErrRefused},
+		"a relay with two URIs":                     {own, relays.Client("relay", pki.URI(peerID), pki.URI("spiffe://td/a")), peers.ErrRefused},
 		"a relay without URI":                       {own, relays.Client("relay", withDNS), peers.ErrRefused},
-		"a client with a relay's URI":               {client, m.ca.Client("a", pkitest.URI(peerID)), peers.ErrRefused},
-		"another listener's client with its URI":    {other, others.Client("a", pkitest.URI(peerID)), peers.ErrRefused},
+		"a client with a relay's URI":               {client, m.ca.Client("a", pki.URI(peerID)), peers.ErrRefused},
+		"another listener's client with its URI":    {other, others.Client("a", pki.URI(peerID)), peers.ErrRefused},
 		"another listener's client with a DNS name": {other, others.Client("a", withDNS), peers.ErrRefused},
 	} {
 		got, err := m.steals(tt.at, with(tt.shown))
@@ -101,7 +101,7 @@ func TestPeersHaveAListenerOfTheirOwn_ACC1_SUR1(t *testing.T) {
 		}
 	}
 
-	conn := m.dialAt(own, credentials.NewTLS(with(relays.Client("relay", pkitest.URI(peerID)))))
+	conn := m.dialAt(own, credentials.NewTLS(with(relays.Client("relay", pki.URI(peerID)))))
 	for _, form := range openForms {
 		if got, text := code(m.begin(conn, form.method, form.first(&corev3.Node{Id: "a"}))); got != codes.PermissionDenied || !strings.Contains(text, "serves no clients") {
 			t.Errorf("ACC-1: %s at the listener of relays: %v: %s", form.method, got, text)
@@ -115,7 +115,7 @@ func TestPeersHaveAListenerOfTheirOwn_ACC1_SUR1(t *testing.T) {
 	}
 
 	// An operator adds the relays' CA to that of clients: from then on clients could pass for relays.
-	relay := with(relays.Client("relay", pkitest.URI(peerID)))
+	relay := with(relays.Client("relay", pki.URI(peerID)))
 	m.dir.Put("clients.crt", append(inPEM(t, m.ca), inPEM(t, relays)...))
 	if _, ok := wait.Until(patience, func() bool {
 		_, err := m.steals(own, relay)

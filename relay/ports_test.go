@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // many is a relay with mutual TLS on its default listener, and with more listeners.
@@ -36,7 +36,7 @@ type many struct {
 // newMany starts a relay with the listeners of a configuration that has mutual TLS.
 func newMany(t *testing.T, change func(*config.Config, *trust)) *many {
 	t.Helper()
-	m := &many{trust: &trust{dir: pkitest.NewFolder(t), ca: pkitest.NewAuthority(t, "clients")}, at: make(map[string]net.Listener)}
+	m := &many{trust: &trust{dir: pki.NewFolder(t), ca: pki.NewAuthority(t, "clients")}, at: make(map[string]net.Listener)}
 	p := newPlaneServerAt(t, anyPort, contents{"a": "1"}, func(grpc.ServiceRegistrar) {})
 	cfg := configOf(upstreamAt("plane", p.address))
 	certFile, keyFile := m.dir.PutPair("relay", m.ca.Server(relayHost))
@@ -209,7 +209,7 @@ func TestListenersDrain_OPS4(t *testing.T) {
 // A reload changes the TLS files and the identity of a listener. What belongs to its socket waits
 // for a restart.
 func TestListenersReload_ACC1(t *testing.T) {
-	other := pkitest.NewAuthority(t, "other")
+	other := pki.NewAuthority(t, "other")
 	m := newMany(t, func(c *config.Config, _ *trust) {
 		c.Server.Listeners = []config.Listener{listenerAt("mutual", "127.0.0.1:0", func(l *config.Listener) { l.TLS = new(*c.Server.TLS) })}
 	})

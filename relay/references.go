@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/directory"
+	"github.com/xdsrelay/xdsrelay/relay/directory"
 )
 
 // nodeKey names an entry: the table it stands in, and its key there.

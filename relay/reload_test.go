@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -269,9 +269,9 @@ func TestReload_limits(t *testing.T) {
 
 // New connections use the TLS files that are named now.
 func TestReload_serverTLS(t *testing.T) {
-	dir := pkitest.NewFolder(t)
-	old, next := pkitest.NewAuthority(t, "old"), pkitest.NewAuthority(t, "next")
-	pair := func(name string, ca *pkitest.Authority) *config.ServerTLS {
+	dir := pki.NewFolder(t)
+	old, next := pki.NewAuthority(t, "old"), pki.NewAuthority(t, "next")
+	pair := func(name string, ca *pki.Authority) *config.ServerTLS {
 		cert, key := dir.PutPair(name, ca.Server("relay.test"))
 		return &config.ServerTLS{CertFile: cert, KeyFile: key}
 	}

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -39,7 +39,7 @@ const (
 type storm struct {
 	*running
 
-	planes []*controlplane.ControlPlane
+	planes []*gocontrolplane.ControlPlane
 	file   string
 	conn   *grpc.ClientConn
 	random *rand.Rand
@@ -53,7 +53,7 @@ func newStorm(t *testing.T) *storm {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		c := controlplane.New()
+		c := gocontrolplane.New()
 		if err := c.Start(t.Context(), "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
@@ -87,7 +87,7 @@ func protocols(two bool) *http.Protocols {
 // Polls come in plain text and over TLS, in either version of HTTP, with the
 // certificates that the configuration asks for.
 func TestREST_VAR5(t *testing.T) {
-	ca, folder := pkitest.NewAuthority(t, "ca"), pkitest.NewFolder(t)
+	ca, folder := pki.NewAuthority(t, "ca"), pki.NewFolder(t)
 	cert, key := folder.PutPair("server", ca.Server("relay"))
 	for _, tt := range []struct {
 		name           string

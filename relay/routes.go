@@ -13,10 +13,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
-	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )

@@ -1,8 +1,8 @@
 package relay
 
 import (
-	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
 
 // maxListed bounds the lists on /scopes. Totals are complete all the same.

@@ -25,7 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/workloads"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
@@ -37,7 +37,7 @@ type mesh struct {
 	*trust
 
 	api     *workloads.API
-	partner *pkitest.Authority
+	partner *pki.Authority
 	plane   *planeServer
 
 	mu    sync.Mutex
@@ -48,8 +48,8 @@ type mesh struct {
 func newMesh(t *testing.T, change func(*config.Config), prepare func(*mesh)) *mesh {
 	t.Helper()
 	m := &mesh{
-		trust: &trust{dir: pkitest.NewFolder(t), ca: pkitest.NewAuthority(t, "td")},
-		api:   workloads.New(t), partner: pkitest.NewAuthority(t, "partner"),
+		trust: &trust{dir: pki.NewFolder(t), ca: pki.NewAuthority(t, "td")},
+		api:   workloads.New(t), partner: pki.NewAuthority(t, "partner"),
 	}
 	m.plane = newPlaneServerWith(t, anyPort, contents{"a": "1", "b": "1"}, credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{m.ca.SVID("spiffe://td/plane")}, MinVersion: tls.VersionTLS12,
@@ -89,7 +89,7 @@ func (m *mesh) answers() {
 }
 
 // give has the Workload API say a new SVID, and both bundles.
-func (m *mesh) give(options ...pkitest.Option) tls.Certificate {
+func (m *mesh) give(options ...pki.Option) tls.Certificate {
 	svid := m.ca.SVID("spiffe://td/relay", options...)
 	m.api.Give(svid, m.ca, workloads.Bundles{"partner": m.partner})
 	return svid
@@ -200,7 +200,7 @@ func TestSPIFFE_ACC1(t *testing.T) {
 				{"of the federated one", m.partner.SVID("spiffe://partner/a"), tt.federated},
 				{"signed by the relay's trust domain for the other one", m.ca.SVID("spiffe://partner/a"), tt.ownInPartner},
 				{"signed by the other one for the relay's trust domain", m.partner.SVID("spiffe://td/a"), tt.partnerInOwnName},
-				{"signed by a stranger", pkitest.NewAuthority(t, "stranger").SVID("spiffe://td/a"), codes.Unavailable},
+				{"signed by a stranger", pki.NewAuthority(t, "stranger").SVID("spiffe://td/a"), codes.Unavailable},
 				{"of a trust domain without a bundle", m.ca.SVID("spiffe://unknown/a"), codes.Unavailable},
 			} {
 				if got, text := m.come(client.svid); got != client.want {
@@ -373,7 +373,7 @@ func TestSPIFFELater_ACC1(t *testing.T) {
 // SVID is in use at once.
 func TestSPIFFEAway_ACC1(t *testing.T) {
 	m := newMesh(t, nil, func(m *mesh) {
-		m.give(pkitest.Lifetime(6 * time.Second))
+		m.give(pki.Lifetime(6 * time.Second))
 		m.api.Start()
 	})
 	stays := m.joinWith(credentials.NewTLS(m.with(m.ca.SVID("spiffe://td/a"))), "a")
@@ -422,7 +422,7 @@ func TestSPIFFEReload_ACC1_OPS6(t *testing.T) {
 	m.until("/readyz", "ready\n")
 	stays := m.joinWith(credentials.NewTLS(m.with(m.ca.SVID("spiffe://td/a"))), "a")
 	stays.holds(contents{"a": "1", "b": "1"})
-	other := pkitest.NewAuthority(t, "other")
+	other := pki.NewAuthority(t, "other")
 	files := &config.ServerTLS{ClientCAFile: m.dir.PutCA("other", other)}
 	files.CertFile, files.KeyFile = m.dir.PutPair("relay", m.ca.SVID("spiffe://td/relay"))
 	conn := m.joinWith(credentials.NewTLS(m.with(m.ca.SVID("spiffe://td/b"))), "b")
@@ -455,7 +455,7 @@ func TestSPIFFEReload_ACC1_OPS6(t *testing.T) {
 
 // The admin port takes SPIFFE as listeners do, and knows the operator by the ID.
 func TestSPIFFEAdmin_ACC7(t *testing.T) {
-	m := &mesh{trust: &trust{ca: pkitest.NewAuthority(t, "td")}, api: workloads.New(t), partner: pkitest.NewAuthority(t, "partner")}
+	m := &mesh{trust: &trust{ca: pki.NewAuthority(t, "td")}, api: workloads.New(t), partner: pki.NewAuthority(t, "partner")}
 	m.answers()
 	cfg := configOf(upstreamAt("plane", nowhere))
 	cfg.Admin.TLS = &config.ServerTLS{SPIFFE: &config.SPIFFE{Socket: m.api.Socket()}}

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -35,8 +35,8 @@ const relayHost = "relay.test"
 type trust struct {
 	*running
 
-	dir  *pkitest.Folder
-	ca   *pkitest.Authority
+	dir  *pki.Folder
+	ca   *pki.Authority
 	rest string
 }
 
@@ -48,7 +48,7 @@ func newTrust(t *testing.T, change func(*config.Config)) *trust {
 // newTrustWith is newTrust of a relay that more is done to before it runs.
 func newTrustWith(t *testing.T, change func(*config.Config), more func(*Relay)) *trust {
 	t.Helper()
-	tr := &trust{dir: pkitest.NewFolder(t), ca: pkitest.NewAuthority(t, "clients")}
+	tr := &trust{dir: pki.NewFolder(t), ca: pki.NewAuthority(t, "clients")}
 	p := newPlaneServerAt(t, anyPort, contents{"a": "1"}, func(s grpc.ServiceRegistrar) {
 		loadv3.RegisterLoadReportingServiceServer(s, reportsTaker{})
 	})
@@ -90,7 +90,7 @@ func (reportsTaker) StreamLoadStats(g loadv3.LoadReportingService_StreamLoadStat
 func (tr *trust) tls(id string) *tls.Config {
 	return &tls.Config{
 		RootCAs: tr.ca.Pool(), ServerName: relayHost, MinVersion: tls.VersionTLS12,
-		Certificates: []tls.Certificate{tr.ca.Client("client", pkitest.URI(id))},
+		Certificates: []tls.Certificate{tr.ca.Client("client", pki.URI(id))},
 	}
 }
 

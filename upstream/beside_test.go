@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -457,7 +457,7 @@ func TestOPS2UnwantedTypeIsForgotten(t *testing.T) {
 
 // Against go-control-plane, whose linear caches are one per type.
 func TestOPS2GoControlPlaneWithoutCache(t *testing.T) {
-	cp := controlplane.New(clusters)
+	cp := gocontrolplane.New(clusters)
 	if err := cp.Start(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}

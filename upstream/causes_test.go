@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 )
 
@@ -146,7 +146,7 @@ func newCausePorts(t *testing.T) *causePorts {
 		mute:  port(func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }),
 		plain: port(func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n") }),
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{pkitest.NewAuthority(t, "another").Server("localhost")}, MinVersion: tls.VersionTLS13}
+	config := &tls.Config{Certificates: []tls.Certificate{pki.NewAuthority(t, "another").Server("localhost")}, MinVersion: tls.VersionTLS13}
 	p.foreign = port(func(c net.Conn) { _ = tls.Server(c, config).Handshake() })
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -165,7 +165,7 @@ func TestReach_ABS2_LOC6_causes(t *testing.T) {
 			up, err := New(Config{
 				Name: "plane", APIType: api, ConnectTimeout: 200 * time.Millisecond,
 				Endpoints: [][]string{{ports.closed}, {ports.mute}, {ports.plain}, {ports.foreign}},
-				TLS:       &tlsfiles.ClientConfig{CAFile: pkitest.NewFolder(t).PutCA("ca.pem", pkitest.NewAuthority(t, "ours")), ServerName: "localhost"},
+				TLS:       &tlsfiles.ClientConfig{CAFile: pki.NewFolder(t).PutCA("ca.pem", pki.NewAuthority(t, "ours")), ServerName: "localhost"},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/upstream/filesource"
 )
 
 // FilesConfig describes a control plane that is made of files (VAR-6). Zero values

@@ -21,9 +21,9 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
-	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/upstream/filesource"
 )
 
 // fileBed is a session over a view that the test makes, and a real store. Nothing runs:

@@ -3,9 +3,9 @@ package upstream
 import (
 	"fmt"
 
-	"github.com/xdsrelay/xdsrelay/internal/filesource"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/upstream/filesource"
 )
 
 // fileView is what the files say, as sessions look things up in it. Immutable.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -27,14 +27,14 @@ type rig struct {
 	*testing.T
 
 	api     upstream.APIType
-	plane   *controlplane.ControlPlane
+	plane   *gocontrolplane.ControlPlane
 	cache   *cache.Cache
 	store   *cache.Store
 	session *upstream.Session
 	client  *delivery.Place
 }
 
-func newRig(t *testing.T, api upstream.APIType, plane *controlplane.ControlPlane) *rig {
+func newRig(t *testing.T, api upstream.APIType, plane *gocontrolplane.ControlPlane) *rig {
 	t.Helper()
 	r := &rig{T: t, api: api, plane: plane, cache: cache.New(cache.Limits{Idle: time.Hour}, nil)}
 	t.Cleanup(plane.Close)
@@ -161,9 +161,9 @@ func (r *rig) await(step, typeURL string, want ...string) {
 // a restart of the server, which counts its versions from one again (VAR-1 to VAR-4,
 // VAR-7, ACK-4, SUB-10, SUB-11, SUB-12, RES-7, RES-8, RES-12).
 func TestVAR1VAR2VAR3VAR4VAR7GoControlPlane(t *testing.T) {
-	planes := map[string]func() *controlplane.ControlPlane{
-		"linear":   func() *controlplane.ControlPlane { return controlplane.New() },
-		"snapshot": controlplane.NewSnapshot,
+	planes := map[string]func() *gocontrolplane.ControlPlane{
+		"linear":   func() *gocontrolplane.ControlPlane { return gocontrolplane.New() },
+		"snapshot": gocontrolplane.NewSnapshot,
 	}
 	for _, api := range upstream.APITypes() {
 		for _, kind := range slices.Sorted(maps.Keys(planes)) {
@@ -226,10 +226,10 @@ func testGoControlPlane(r *rig) {
 		r.Errorf("status %+v", st)
 	}
 	want := map[upstream.APIType]int{upstream.AggregatedDeltaGRPC: 2, upstream.AggregatedGRPC: 2, upstream.DeltaGRPC: 3, upstream.GRPC: 3}
-	var stats controlplane.Stats
+	var stats gocontrolplane.Stats
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
-	if err := r.plane.Await(ctx, func(s controlplane.Stats) bool { // of a stream that broke, it learns a moment later
+	if err := r.plane.Await(ctx, func(s gocontrolplane.Stats) bool { // of a stream that broke, it learns a moment later
 		stats = s
 		return len(s.Streams) == want[r.api]
 	}); err != nil {

@@ -17,14 +17,14 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 )
 
 // A server whose name was looked up is called by the name: in requests, in TLS and when its
 // certificate is checked, if tls.server_name is not another one.
 func TestLOC6ServerIsCalledByName(t *testing.T) {
-	dir, ca := pkitest.NewFolder(t), pkitest.NewAuthority(t, "ca")
+	dir, ca := pki.NewFolder(t), pki.NewAuthority(t, "ca")
 	roots := dir.PutCA("ca", ca)
 	loopback := &names{answers: map[string][]netip.Addr{"cp.example.com": {netip.MustParseAddr("127.0.0.1")}}}
 	for what, tt := range map[string]struct{ serverName, calls, shows string }{

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/adminclient"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
@@ -178,7 +178,7 @@ func TestHoldAndRelease_GATE4(t *testing.T) {
 
 // An admin port with TLS and tokens knows who acts, and lets nobody else.
 func TestHoldWithToken_ACC7_GATE4(t *testing.T) {
-	dir, ca := pkitest.NewFolder(t), pkitest.NewAuthority(t, "ca")
+	dir, ca := pki.NewFolder(t), pki.NewAuthority(t, "ca")
 	dir.PutPair("relay", ca.Server("localhost"))
 	dir.PutPair("ann", ca.Client("ann"))
 	dir.PutCA("ca", ca)

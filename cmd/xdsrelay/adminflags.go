@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/bootstrap"
+	"github.com/xdsrelay/xdsrelay/config/bootstrap"
 )
 
 func bootstrapCommand() *cobra.Command {

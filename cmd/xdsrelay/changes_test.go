@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/xdsrelay/xdsrelay/internal/adminclient"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 

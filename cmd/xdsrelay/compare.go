@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/compare"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/compare"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/fleet"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
-	"github.com/xdsrelay/xdsrelay/internal/fleet"
-	"github.com/xdsrelay/xdsrelay/internal/watch"
 )
 
 // compareFlags are the flags of compare.

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/explain"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/fleet"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/explain"
-	"github.com/xdsrelay/xdsrelay/internal/fleet"
-	"github.com/xdsrelay/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 

@@ -14,10 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/xdsrelay/xdsrelay/internal/explain"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
-	"github.com/xdsrelay/xdsrelay/internal/sharing"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/explain"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/tokens"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
 
 // transcript carries out "$ xdsrelay …" and gives what a terminal would show.
@@ -95,7 +95,7 @@ aggregation:
   rules:
     - {name: everybody, match: 'true', scope: [peer.spiffe, peer.subject, peer.dns, peer.uris, peer.emails, peer.ips]}
 `)
-	ca := pkitest.NewAuthority(t, "ca")
+	ca := pki.NewAuthority(t, "ca")
 	cert := write(t, "client.pem", "some text\n"+string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Client("web").Certificate[0]})))
 	node := write(t, "node.yaml", "id: a\n")
 	for _, tt := range []struct {

@@ -3,7 +3,7 @@
 //
 // The package holds the commands: their flags, error messages and hints. Other packages
 // do the work: serve starts package relay, validate uses package config, watch uses
-// internal/watch, explain uses internal/explain.
+// cmd/xdsrelay/internal/watch, explain uses cmd/xdsrelay/internal/explain.
 package main
 
 import (

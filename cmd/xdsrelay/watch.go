@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/fleet"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/fleet"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
-	"github.com/xdsrelay/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -146,7 +146,7 @@ func TestWatchFails(t *testing.T) {
 }
 
 func TestWatchTLS(t *testing.T) {
-	ca, dir := pkitest.NewAuthority(t, "ca"), pkitest.NewFolder(t)
+	ca, dir := pki.NewAuthority(t, "ca"), pki.NewFolder(t)
 	linear := cachev3.NewLinearCache(resource.ClusterType, cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", 1)}))
 	address := controlPlane(t, linear, nil, grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{ca.Server("xds.example.com")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(),

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
-	"github.com/xdsrelay/xdsrelay/internal/watch"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 

@@ -11,14 +11,14 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // plane is a control plane with one cluster that serves all variants.
-func plane(t *testing.T) *controlplane.ControlPlane {
+func plane(t *testing.T) *gocontrolplane.ControlPlane {
 	t.Helper()
-	c := controlplane.NewSnapshot()
+	c := gocontrolplane.NewSnapshot()
 	if _, err := c.UpdateResource("cart", cluster("cart", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestWatchVariants(t *testing.T) {
 			if code := stop(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			if err := control.Await(t.Context(), func(s controlplane.Stats) bool { return len(s.Streams) == 0 }); err != nil {
+			if err := control.Await(t.Context(), func(s gocontrolplane.Stats) bool { return len(s.Streams) == 0 }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -65,7 +65,7 @@ func TestWatchVariants(t *testing.T) {
 }
 
 func TestWatchOverHTTPS(t *testing.T) {
-	ca, dir := pkitest.NewAuthority(t, "ca"), pkitest.NewFolder(t)
+	ca, dir := pki.NewAuthority(t, "ca"), pki.NewFolder(t)
 	handler := plane(t).REST()
 	var proto atomic.Value
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
@@ -30,7 +30,7 @@ func (t *turns) End(done bool) {
 // A TLS handshake says when it waits for the client and when it computes, and what comes after it is read
 // without that. It ends if it may not go on, before anything is computed.
 func TestHandshakesTakeTurns_LIM1(t *testing.T) {
-	ca := pkitest.NewAuthority(t, "ca")
+	ca := pki.NewAuthority(t, "ca")
 	busy := errors.New("busy")
 	for _, refuse := range []error{nil, busy} {
 		seen := &turns{refuse: refuse}

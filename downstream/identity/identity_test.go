@@ -16,14 +16,14 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // verified is the state of a connection whose client showed a certificate of ca.
-func verified(t testing.TB, ca *pkitest.Authority, options ...pkitest.Option) *tls.ConnectionState {
+func verified(t testing.TB, ca *pki.Authority, options ...pki.Option) *tls.ConnectionState {
 	t.Helper()
 	leaf := ca.Client("client", options...).Leaf
 	chains, err := leaf.Verify(x509.VerifyOptions{Roots: ca.Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -34,11 +34,11 @@ func verified(t testing.TB, ca *pkitest.Authority, options ...pkitest.Option) *t
 }
 
 func TestJudge_ACC1(t *testing.T) {
-	ca, other := pkitest.NewAuthority(t, "ca"), pkitest.NewAuthority(t, "other")
+	ca, other := pki.NewAuthority(t, "ca"), pki.NewAuthority(t, "other")
 	pool := ca.Pool()
 	pool.AddCert(verified(t, other).VerifiedChains[0][1])
 	both, first, second := trust.Of(pool), trust.Of(ca.Pool()), trust.Of(other.Pool())
-	shown, nothing := verified(t, ca, pkitest.Lifetime(10*time.Minute)), new(tls.ConnectionState)
+	shown, nothing := verified(t, ca, pki.Lifetime(10*time.Minute)), new(tls.ConnectionState)
 	now := time.Now()
 	for _, tt := range []struct {
 		name  string
@@ -110,7 +110,7 @@ func connect(t *testing.T, creds credentials.TransportCredentials, client *tls.C
 func TestWatch_ACC1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const recheck = 5 * time.Minute
-		ca := pkitest.NewAuthority(t, "ca")
+		ca := pki.NewAuthority(t, "ca")
 		config := &tls.Config{
 			Certificates: []tls.Certificate{ca.Server("relay")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(),
 			MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
@@ -135,7 +135,7 @@ func TestWatch_ACC1(t *testing.T) {
 			t.Helper()
 			return connect(t, creds, &tls.Config{
 				RootCAs: ca.Pool(), ServerName: "relay", MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
-				Certificates: []tls.Certificate{ca.Client("client", pkitest.Lifetime(lifetime))},
+				Certificates: []tls.Certificate{ca.Client("client", pki.Lifetime(lifetime))},
 			})
 		}
 		var short []*Conn
@@ -165,7 +165,7 @@ func TestWatch_ACC1(t *testing.T) {
 		}
 		// The roots change, and the period: it counts at once.
 		w.SetRecheck(16 * time.Second)
-		roots.Store(trust.Of(pkitest.NewAuthority(t, "other").Pool()))
+		roots.Store(trust.Of(pki.NewAuthority(t, "other").Pool()))
 		<-time.After(17 * time.Second)
 		synctest.Wait()
 		c := long.info.(*Conn)
@@ -189,7 +189,7 @@ func TestWatchHandshakeFails_ACC1(t *testing.T) {
 	w := NewWatch(func() *trust.Roots { return nil }, time.Minute, nil)
 	ours, theirs := net.Pipe()
 	_ = theirs.Close()
-	ca := pkitest.NewAuthority(t, "ca")
+	ca := pki.NewAuthority(t, "ca")
 	creds := w.Guard(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{ca.Server("relay")}, MinVersion: tls.VersionTLS13}))
 	if _, info, err := creds.ServerHandshake(ours); err == nil || info != nil {
 		t.Errorf("%v, %v", info, err)
@@ -208,11 +208,11 @@ func TestWatchHandshakeFails_ACC1(t *testing.T) {
 
 // BenchmarkJudge measures what a connection costs in each period.
 func BenchmarkJudge(b *testing.B) {
-	ca := pkitest.NewAuthority(b, "ca")
+	ca := pki.NewAuthority(b, "ca")
 	state, now := verified(b, ca), time.Now()
 	for name, roots := range map[string]*trust.Roots{"same roots": trust.Of(ca.Pool()), "other roots": func() *trust.Roots {
 		pool := ca.Pool()
-		pool.AddCert(verified(b, pkitest.NewAuthority(b, "other")).VerifiedChains[0][1])
+		pool.AddCert(verified(b, pki.NewAuthority(b, "other")).VerifiedChains[0][1])
 		return trust.Of(pool)
 	}()} {
 		b.Run(name, func(b *testing.B) {

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // secured is a listener of TLS for HTTP, with a CA that its clients trust.
 func secured(t *testing.T, handshake func(context.Context) Handshake) (net.Listener, *tls.Config) {
 	t.Helper()
-	ca := pkitest.NewAuthority(t, "ca")
+	ca := pki.NewAuthority(t, "ca")
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/tokens"
@@ -48,8 +48,8 @@ type site struct {
 	plane  *plane.Plane
 	relay  *relay.Relay
 	config *config.Config
-	dir    *pkitest.Folder
-	ca     *pkitest.Authority
+	dir    *pki.Folder
+	ca     *pki.Authority
 	addr   string // for clients
 	admin  string
 }
@@ -100,7 +100,7 @@ var faults = map[string]fault{
 	},
 	"certificate": {
 		configure: func(s *site) { s.secure() },
-		do:        func(s *site) { s.dir.PutPair("server", s.ca.Server("relay.test", pkitest.Lifetime(time.Minute))) },
+		do:        func(s *site) { s.dir.PutPair("server", s.ca.Server("relay.test", pki.Lifetime(time.Minute))) },
 		want:      []string{"XdsrelayCertificateExpires"},
 	},
 	"handshakes": {
@@ -214,7 +214,7 @@ func cluster(i int) *clusterv3.Cluster { return &clusterv3.Cluster{Name: fmt.Spr
 
 func newSite(t *testing.T, configure func(*site)) *site {
 	t.Helper()
-	s := &site{t: t, plane: plane.Start(t, plane.Behaviour{}), config: config.Default(), dir: pkitest.NewFolder(t), ca: pkitest.NewAuthority(t, "ca")}
+	s := &site{t: t, plane: plane.Start(t, plane.Behaviour{}), config: config.Default(), dir: pki.NewFolder(t), ca: pki.NewAuthority(t, "ca")}
 	for i := range clusters {
 		s.plane.Set(cluster(i))
 	}
@@ -313,7 +313,7 @@ type prometheus struct {
 // startPrometheus starts one until the test ends, with rules, for relays by their names.
 func startPrometheus(t *testing.T, binary, ruleText string, relays map[string]string) *prometheus {
 	t.Helper()
-	dir := pkitest.NewFolder(t)
+	dir := pki.NewFolder(t)
 	var b strings.Builder
 	fmt.Fprintf(&b, "global: {scrape_interval: %v, evaluation_interval: %v}\nrule_files: [%q]\nscrape_configs:\n- job_name: xdsrelay\n  static_configs:\n",
 		scrapeEvery, scrapeEvery, dir.Put("rules.yaml", []byte(ruleText)))

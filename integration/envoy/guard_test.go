@@ -12,8 +12,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/traffic"
@@ -38,7 +38,7 @@ func TestGuard_SUR3(t *testing.T) { playAll(t, guardScenarios()) }
 
 // goControlPlane is go-control-plane with a snapshot cache.
 type goControlPlane struct {
-	*controlplane.ControlPlane
+	*gocontrolplane.ControlPlane
 
 	t *testing.T
 }
@@ -46,9 +46,9 @@ type goControlPlane struct {
 // startGoControlPlane starts one, plain without its ADS mode.
 func startGoControlPlane(t *testing.T, plain bool) *goControlPlane {
 	t.Helper()
-	begin := controlplane.NewSnapshot
+	begin := gocontrolplane.NewSnapshot
 	if plain {
-		begin = controlplane.NewPlainSnapshot
+		begin = gocontrolplane.NewPlainSnapshot
 	}
 	g := &goControlPlane{begin(), t}
 	if err := g.Start(t.Context(), net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.Free(t)))); err != nil {
@@ -73,7 +73,7 @@ func (g *goControlPlane) restartEmpty(messages ...proto.Message) {
 	g.t.Helper()
 	g.Stop()
 	for _, m := range messages {
-		if err := g.DeleteResource(controlplane.TypeURL(m), cache.GetResourceName(m)); err != nil {
+		if err := g.DeleteResource(gocontrolplane.TypeURL(m), cache.GetResourceName(m)); err != nil {
 			g.t.Fatal(err)
 		}
 	}

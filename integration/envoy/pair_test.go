@@ -10,8 +10,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/traffic"
@@ -44,16 +44,16 @@ const (
 )
 
 // fleetTLS is the mutual TLS of a fleet: without it no relay has an identity.
-type fleetTLS struct{ files *pkitest.Folder }
+type fleetTLS struct{ files *pki.Folder }
 
 func newFleetTLS(t *testing.T) *fleetTLS {
 	t.Helper()
-	authority, peers, f := pkitest.NewAuthority(t, "fleet"), pkitest.NewAuthority(t, "relays"), &fleetTLS{pkitest.NewFolder(t)}
+	authority, peers, f := pki.NewAuthority(t, "fleet"), pki.NewAuthority(t, "relays"), &fleetTLS{pki.NewFolder(t)}
 	f.files.PutCA("fleet", authority)
 	f.files.PutCA("relays", peers)
 	f.files.PutPair("server", authority.Server(relayHost))
-	f.files.PutPair("relay", peers.Client("relay", pkitest.URI(peerID)))
-	f.files.PutPair("envoy", authority.Client("envoy", pkitest.URI(envoyID)))
+	f.files.PutPair("relay", peers.Client("relay", pki.URI(peerID)))
+	f.files.PutPair("envoy", authority.Client("envoy", pki.URI(envoyID)))
 	return f
 }
 

@@ -1,15 +1,16 @@
 package envoy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
@@ -106,26 +107,39 @@ func changesOf(e *envoyproc.Envoy) (n int64) {
 	return n
 }
 
-// operator asks the relay as an operator does.
-func (w *world) operator() *adminclient.Client {
+// ask has a page of the relay's admin port, or what it says to a command, as an operator has it.
+func ask[T any](w *world, path string, command *admin.Command) (said T) {
 	w.t.Helper()
-	c, err := adminclient.New(context.Background(), []string{w.relays[0].admin}, adminclient.Options{})
+	method, body := http.MethodGet, []byte(nil)
+	if command != nil {
+		var err error
+		if body, err = json.Marshal(command); err != nil {
+			w.t.Fatal(err)
+		}
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(context.Background(), method, "http://"+w.relays[0].admin+path, bytes.NewReader(body))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return c
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		w.stopf("%s: %v", path, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if err := json.NewDecoder(response.Body).Decode(&said); err != nil || response.StatusCode != http.StatusOK {
+		w.stopf("%s: %s, %v", path, response.Status, err)
+	}
+	return said
 }
 
 // give gives the relay a command, as "xdsrelay hold", "release" and "rollback" do.
 func (w *world) give(path string, c *admin.Command) {
 	w.t.Helper()
-	body, err := json.Marshal(c)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	done := adminclient.Post[admin.Done](context.Background(), w.operator(), path, body)[0]
-	if _, _, failed := done.Value.Totals(); done.Err != nil || failed > 0 {
-		w.stopf("%s: %v %+v", path, done.Err, done.Value)
+	done := ask[admin.Done](w, path, c)
+	if _, _, failed := done.Totals(); failed > 0 {
+		w.stopf("%s: %+v", path, done)
 	}
 }
 
@@ -133,12 +147,12 @@ func (w *world) give(path string, c *admin.Command) {
 // to all Envoys.
 func (w *world) rollBack(all []*envoyproc.Envoy, backend string) time.Duration {
 	w.t.Helper()
-	known := adminclient.Get[[]admin.Generations](context.Background(), w.operator(), "/generations")[0]
-	if known.Err != nil || len(known.Value) != 1 || len(known.Value[0].Generations) < 2 {
-		w.stopf("the relay remembers %+v, %v", known.Value, known.Err)
+	known := ask[[]admin.Generations](w, "/generations", nil)
+	if len(known) != 1 || len(known[0].Generations) < 2 {
+		w.stopf("the relay remembers %+v", known)
 	}
 	begin := time.Now()
-	w.give("/rollback", &admin.Command{Generation: &known.Value[0].Generations[1].Number})
+	w.give("/rollback", &admin.Command{Generation: &known[0].Generations[1].Number})
 	took := make([]time.Duration, len(all))
 	var waiting sync.WaitGroup
 	for i, e := range all {

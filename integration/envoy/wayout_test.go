@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/bootstrap"
+	"github.com/xdsrelay/xdsrelay/config/bootstrap"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/traffic"
 	"github.com/xdsrelay/xdsrelay/internal/yamljson"

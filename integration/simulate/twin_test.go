@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // In seeds with peers the first tier has two relays, which are each other's peers. Then all that clients and
@@ -23,21 +23,21 @@ const (
 
 // fleetTLS has the certificates of a simulation with peers. A nil one has none.
 type fleetTLS struct {
-	files  *pkitest.Folder
+	files  *pki.Folder
 	client *tls.Config
 }
 
 func newFleetTLS(tb testing.TB) *fleetTLS {
 	tb.Helper()
-	authority, relays, f := pkitest.NewAuthority(tb, "fleet"), pkitest.NewAuthority(tb, "relays"), &fleetTLS{files: pkitest.NewFolder(tb)}
+	authority, relays, f := pki.NewAuthority(tb, "fleet"), pki.NewAuthority(tb, "relays"), &fleetTLS{files: pki.NewFolder(tb)}
 	f.files.PutCA("fleet", authority)
 	f.files.PutCA("relays", relays)
-	f.files.PutPair("server", authority.Server(relayName, pkitest.Lifetime(certTime)))
-	f.files.PutPair("relay", authority.Client("relay", pkitest.Lifetime(certTime)))
-	f.files.PutPair("peer", relays.Client("relay", pkitest.URI(peerID), pkitest.Lifetime(certTime)))
+	f.files.PutPair("server", authority.Server(relayName, pki.Lifetime(certTime)))
+	f.files.PutPair("relay", authority.Client("relay", pki.Lifetime(certTime)))
+	f.files.PutPair("peer", relays.Client("relay", pki.URI(peerID), pki.Lifetime(certTime)))
 	f.client = &tls.Config{
 		RootCAs: authority.Pool(), ServerName: relayName, MinVersion: tls.VersionTLS13,
-		Certificates: []tls.Certificate{authority.Client("client", pkitest.Lifetime(certTime))},
+		Certificates: []tls.Certificate{authority.Client("client", pki.Lifetime(certTime))},
 	}
 	return f
 }

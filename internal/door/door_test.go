@@ -25,7 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/xdsrelay/xdsrelay/internal/lograte"
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // seen is what a door's log and its observer have of it.
@@ -113,29 +113,29 @@ func newSeen(level slog.Level) (*Door, *seen) {
 var handshakes = []struct {
 	name   string
 	reason Reason
-	client func(conn net.Conn, ours, another *pkitest.Authority) error
+	client func(conn net.Conn, ours, another *pki.Authority) error
 }{
-	{"no certificate", Certificate, func(conn net.Conn, ours, _ *pkitest.Authority) error {
+	{"no certificate", Certificate, func(conn net.Conn, ours, _ *pki.Authority) error {
 		return shake(conn, &tls.Config{RootCAs: ours.Pool()})
 	}},
-	{"another authority's certificate", Certificate, func(conn net.Conn, ours, another *pkitest.Authority) error {
+	{"another authority's certificate", Certificate, func(conn net.Conn, ours, another *pki.Authority) error {
 		return shake(conn, &tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{another.Client("proxy")}})
 	}},
-	{"the relay's is not accepted", Rejected, func(conn net.Conn, _, another *pkitest.Authority) error {
+	{"the relay's is not accepted", Rejected, func(conn net.Conn, _, another *pki.Authority) error {
 		return shake(conn, &tls.Config{RootCAs: another.Pool()})
 	}},
-	{"an old version", Protocol, func(conn net.Conn, ours, _ *pkitest.Authority) error {
+	{"an old version", Protocol, func(conn net.Conn, ours, _ *pki.Authority) error {
 		return shake(conn, &tls.Config{RootCAs: ours.Pool(), MaxVersion: tls.VersionTLS12})
 	}},
-	{"plain HTTP", NotTLS, func(conn net.Conn, _, _ *pkitest.Authority) error {
+	{"plain HTTP", NotTLS, func(conn net.Conn, _, _ *pki.Authority) error {
 		_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: relay\r\n\r\n")
 		return err
 	}},
-	{"plain HTTP/2", NotTLS, func(conn net.Conn, _, _ *pkitest.Authority) error {
+	{"plain HTTP/2", NotTLS, func(conn net.Conn, _, _ *pki.Authority) error {
 		_, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 		return err
 	}},
-	{"a probe", Closed, func(conn net.Conn, _, _ *pkitest.Authority) error { return conn.Close() }},
+	{"a probe", Closed, func(conn net.Conn, _, _ *pki.Authority) error { return conn.Close() }},
 }
 
 // shake has a client of TLS do its part, and read what the server makes of it.
@@ -165,7 +165,7 @@ var servers = map[string]func(d *Door, lis net.Listener, config *tls.Config) (se
 // Who fails to shake hands is counted and logged once; a probe of the port is not worth a
 // warning.
 func TestHandshake_LIM4(t *testing.T) {
-	ours, another := pkitest.NewAuthority(t, "ours"), pkitest.NewAuthority(t, "another")
+	ours, another := pki.NewAuthority(t, "ours"), pki.NewAuthority(t, "another")
 	config := &tls.Config{
 		Certificates: []tls.Certificate{ours.Server("relay")}, NextProtos: []string{"h2"},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ours.Pool(), MinVersion: tls.VersionTLS13,

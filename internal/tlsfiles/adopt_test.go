@@ -3,14 +3,14 @@ package tlsfiles
 import (
 	"testing"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // Files of other names, and a client CA that there was not, are used by what was made
 // from the old ones, for new connections.
 func TestAdopt(t *testing.T) {
-	dir := pkitest.NewFolder(t)
-	before, after := pkitest.NewAuthority(t, "before"), pkitest.NewAuthority(t, "after")
+	dir := pki.NewFolder(t)
+	before, after := pki.NewAuthority(t, "before"), pki.NewAuthority(t, "after")
 	oldCert, oldKey := dir.PutPair("relay.test", before.Server("relay.test"))
 	newCert, newKey := dir.PutPair("new.relay.test", after.Server("relay.test"))
 	ca := dir.PutCA("after", after)

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // A pipe in place of a file is refused, and not waited for: perhaps nobody ever writes to it. So is a file without end.
 func TestNoOrdinaryFile(t *testing.T) {
-	dir := pkitest.NewFolder(t)
-	ca := pkitest.NewAuthority(t, "ca")
+	dir := pki.NewFolder(t)
+	ca := pki.NewAuthority(t, "ca")
 	caFile := dir.PutCA("ca", ca)
 	cert, key := dir.PutPair("a.test", ca.Server("a.test"))
 	pipe, large := dir.Path("pipe"), dir.Put("large", bytes.Repeat([]byte("\n"), maxSize+1))

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/workloads"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
@@ -23,7 +23,7 @@ func (unobserved) WorkloadAnswered() {}
 func (unobserved) WorkloadFailed()   {}
 
 // agent is a Workload API that gives an SVID of ca.
-func agent(t *testing.T, ca *pkitest.Authority, id string, federated workloads.Bundles) (*workloads.API, *workload.Party) {
+func agent(t *testing.T, ca *pki.Authority, id string, federated workloads.Bundles) (*workloads.API, *workload.Party) {
 	t.Helper()
 	api := workloads.New(t)
 	api.Give(ca.SVID(id), ca, federated)
@@ -33,7 +33,7 @@ func agent(t *testing.T, ca *pkitest.Authority, id string, federated workloads.B
 
 // Two sides with SPIFFE know each other by their IDs, whatever the host is called.
 func TestSPIFFEHandshake_ACC1(t *testing.T) {
-	a, b := pkitest.NewAuthority(t, "a"), pkitest.NewAuthority(t, "b")
+	a, b := pki.NewAuthority(t, "a"), pki.NewAuthority(t, "b")
 	_, serves := agent(t, a, "spiffe://a/server", workloads.Bundles{"b": b})
 	_, asks := agent(t, b, "spiffe://b/client", workloads.Bundles{"a": a})
 	for _, tt := range []struct {
@@ -76,7 +76,7 @@ func TestSPIFFEHandshake_ACC1(t *testing.T) {
 
 // A session that is resumed is judged by the bundles of today, each by its own trust domain.
 func TestSPIFFEResume_ACC1(t *testing.T) {
-	a, b := pkitest.NewAuthority(t, "a"), pkitest.NewAuthority(t, "b")
+	a, b := pki.NewAuthority(t, "a"), pki.NewAuthority(t, "b")
 	api, serves := agent(t, a, "spiffe://a/server", workloads.Bundles{"b": b})
 	serves.Domains = []string{"a", "b"}
 	s := newServer(t, ServerConfig{SPIFFE: serves})
@@ -106,7 +106,7 @@ func TestSPIFFEResume_ACC1(t *testing.T) {
 		t.Fatalf("ACC-1: resumed %t, %v: the test shows nothing", resumed, err)
 	}
 	// The root of b is still there, and is that of another trust domain.
-	other := pkitest.NewAuthority(t, "b, later")
+	other := pki.NewAuthority(t, "b, later")
 	api.Give(b.SVID("spiffe://a/server"), b, workloads.Bundles{"b": other})
 	roots := s.Clients()
 	if _, ok := wait.Until(30*time.Second, func() bool { return !s.Clients().Equal(roots) }); !ok {

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/test/bufconn"
@@ -107,8 +107,8 @@ func newServer(t *testing.T, cfg ServerConfig) *Server {
 }
 
 func TestHandshake(t *testing.T) {
-	dir := pkitest.NewFolder(t)
-	ca, other := pkitest.NewAuthority(t, "ca"), pkitest.NewAuthority(t, "other")
+	dir := pki.NewFolder(t)
+	ca, other := pki.NewAuthority(t, "ca"), pki.NewAuthority(t, "other")
 	caFile, otherFile := dir.PutCA("ca", ca), dir.PutCA("other-ca", other)
 	serverCert, serverKey := dir.PutPair("relay.test", ca.Server("relay.test"))
 	clientCert, clientKey := dir.PutPair("client.test", ca.Client("client.test"))
@@ -161,8 +161,8 @@ func TestHandshake(t *testing.T) {
 // The name to verify comes from the configuration where it is given, whatever
 // the endpoint is called.
 func TestServerName(t *testing.T) {
-	dir := pkitest.NewFolder(t)
-	ca := pkitest.NewAuthority(t, "ca")
+	dir := pki.NewFolder(t)
+	ca := pki.NewAuthority(t, "ca")
 	cert, key := dir.PutPair("relay.test", ca.Server("relay.test"))
 	s := newServer(t, ServerConfig{CertFile: cert, KeyFile: key})
 	c := newClient(t, ClientConfig{CAFile: dir.PutCA("ca", ca), ServerName: "relay.test"})
@@ -188,8 +188,8 @@ func TestClientCredentials(t *testing.T) {
 }
 
 func TestMinimumVersion(t *testing.T) {
-	dir := pkitest.NewFolder(t)
-	ca := pkitest.NewAuthority(t, "ca")
+	dir := pki.NewFolder(t)
+	ca := pki.NewAuthority(t, "ca")
 	cert, key := dir.PutPair("relay.test", ca.Server("relay.test"))
 	s := newServer(t, ServerConfig{CertFile: cert, KeyFile: key})
 	near, far := pipe(t)
@@ -212,11 +212,11 @@ func TestMinimumVersion(t *testing.T) {
 }
 
 func TestConstructionErrors(t *testing.T) {
-	dir := pkitest.NewFolder(t)
-	ca := pkitest.NewAuthority(t, "ca")
+	dir := pki.NewFolder(t)
+	ca := pki.NewAuthority(t, "ca")
 	cert, key := dir.PutPair("a.test", ca.Server("a.test"))
 	_, foreign := dir.PutPair("b.test", ca.Server("b.test"))
-	oldCertFile, oldKeyFile := dir.PutPair("old", ca.Server("old.test", pkitest.Lifetime(-time.Minute)))
+	oldCertFile, oldKeyFile := dir.PutPair("old", ca.Server("old.test", pki.Lifetime(-time.Minute)))
 	garbage := dir.Put("garbage", []byte("not a certificate"))
 	missing := dir.Path("missing")
 
@@ -279,8 +279,8 @@ func (r *reports) take() []error {
 // connection is the new one, and roots that were withdrawn no longer count.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := pkitest.NewFolder(t)
-		before, after := pkitest.NewAuthority(t, "before"), pkitest.NewAuthority(t, "after")
+		dir := pki.NewFolder(t)
+		before, after := pki.NewAuthority(t, "before"), pki.NewAuthority(t, "after")
 		caFile := dir.PutCA("ca", before)
 		serverCert, serverKey := dir.PutPair("relay.test", before.Server("relay.test"))
 		clientCert, clientKey := dir.PutPair("client.test", before.Client("client.test"))
@@ -318,8 +318,8 @@ func TestRotation(t *testing.T) {
 
 func TestBrokenFileKeepsLastGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := pkitest.NewFolder(t)
-		ca := pkitest.NewAuthority(t, "ca")
+		dir := pki.NewFolder(t)
+		ca := pki.NewAuthority(t, "ca")
 		caFile := dir.PutCA("ca", ca)
 		first := ca.Server("relay.test")
 		cert, key := dir.PutPair("relay.test", first)
@@ -344,7 +344,7 @@ func TestBrokenFileKeepsLastGood(t *testing.T) {
 			{"a key that does not fit", func() { dir.PutKey("relay.test", ca.Server("relay.test")) }, "does not match"},
 			{"mended", func() { dir.PutKey("relay.test", first) }, ""},
 			{"gone", func() { os.Remove(cert) }, "no such file"},
-			{"expired", func() { dir.PutPair("relay.test", ca.Server("relay.test", pkitest.Lifetime(-time.Minute))) }, "expired"},
+			{"expired", func() { dir.PutPair("relay.test", ca.Server("relay.test", pki.Lifetime(-time.Minute))) }, "expired"},
 			{"new", func() { dir.PutPair("relay.test", ca.Server("relay.test")) }, ""},
 		} {
 			step.change()

@@ -10,11 +10,11 @@ import (
 	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // bundle is that of a trust domain.
-func bundle(domain string, roots ...*pkitest.Authority) *x509bundle.Bundle {
+func bundle(domain string, roots ...*pki.Authority) *x509bundle.Bundle {
 	b := x509bundle.New(spiffeid.RequireTrustDomainFromString(domain))
 	for _, ca := range roots {
 		b.AddX509Authority(ca.Root())
@@ -27,10 +27,10 @@ func domains(bundles ...*x509bundle.Bundle) *Roots { return OfDomains(bundles, n
 // Each certificate counts by the roots that are for it, in a handshake, a resumed one, and when it is
 // judged again.
 func TestRoots_ACC1(t *testing.T) {
-	a, b := pkitest.NewAuthority(t, "a"), pkitest.NewAuthority(t, "b")
+	a, b := pki.NewAuthority(t, "a"), pki.NewAuthority(t, "b")
 	both := domains(bundle("a", a), bundle("b", b))
 	ids := OfDomains([]*x509bundle.Bundle{bundle("a", a), bundle("b", b)}, []spiffeid.ID{spiffeid.RequireFromString("spiffe://a/x")})
-	named := a.SVID("spiffe://a/x", pkitest.URI("https://a"))
+	named := a.SVID("spiffe://a/x", pki.URI("https://a"))
 	for _, tt := range []struct {
 		name  string
 		roots *Roots
@@ -70,7 +70,7 @@ func TestRoots_ACC1(t *testing.T) {
 	if _, err := both.Verify(nil, x509.ExtKeyUsageClientAuth, time.Now()); err == nil {
 		t.Error("ACC-1: no certificate counts")
 	}
-	expired := []*x509.Certificate{a.SVID("spiffe://a/x", pkitest.Lifetime(time.Minute)).Leaf}
+	expired := []*x509.Certificate{a.SVID("spiffe://a/x", pki.Lifetime(time.Minute)).Leaf}
 	_, err := both.Verify(expired, x509.ExtKeyUsageClientAuth, time.Now().Add(2*time.Minute))
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); !ok || invalid.Reason != x509.Expired {
 		t.Errorf("ACC-1: an SVID that has expired: %v", err)
@@ -79,7 +79,7 @@ func TestRoots_ACC1(t *testing.T) {
 
 // Roots are equal if they trust the same certificates.
 func TestEqual_ACC1(t *testing.T) {
-	a, b := pkitest.NewAuthority(t, "a"), pkitest.NewAuthority(t, "b")
+	a, b := pki.NewAuthority(t, "a"), pki.NewAuthority(t, "b")
 	id := []spiffeid.ID{spiffeid.RequireFromString("spiffe://a/x")}
 	all := []*Roots{
 		nil, new(Roots), Of(a.Pool()), Of(b.Pool()), domains(), domains(bundle("a", a)), domains(bundle("a", a, b)), domains(bundle("b", a)),

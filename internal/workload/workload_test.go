@@ -14,7 +14,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/svid/jwtsvid"
 	"go.uber.org/goleak"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/tokens"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/workloads"
@@ -63,7 +63,7 @@ func trusts(s *workload.Source, cert tls.Certificate) bool {
 func TestSource_ACC1(t *testing.T) {
 	api, seen := workloads.New(t), new(counts)
 	sources := workload.NewSources(slog.New(slog.DiscardHandler), seen, nil)
-	own, partner := pkitest.NewAuthority(t, "own"), pkitest.NewAuthority(t, "partner")
+	own, partner := pki.NewAuthority(t, "own"), pki.NewAuthority(t, "partner")
 	s := open(t, workload.Party{Sources: sources, Socket: api.Socket()})
 	far := open(t, workload.Party{Sources: sources, Socket: api.Socket(), Domains: []string{"partner"}})
 	if _, _, err := s.Certificate(time.Now()); err == nil || !strings.Contains(err.Error(), api.Socket()) {
@@ -133,7 +133,7 @@ func TestSource_ACC1(t *testing.T) {
 // A relay that starts beside a Workload API has a certificate at once.
 func TestOpen_ACC1(t *testing.T) {
 	api := workloads.New(t)
-	own := pkitest.NewAuthority(t, "own")
+	own := pki.NewAuthority(t, "own")
 	svid := own.SVID("spiffe://own/relay")
 	api.Give(svid, own, nil)
 	api.Start()
@@ -186,8 +186,8 @@ func TestLog_OPS6(t *testing.T) {
 	if _, ok := wait.Until(patience, func() bool { return seen.failed.Load() > 2 }); !ok {
 		t.Fatal("the relay does not try again")
 	}
-	own := pkitest.NewAuthority(t, "own")
-	svid := own.SVID("spiffe://own/relay", pkitest.Lifetime(3*time.Second))
+	own := pki.NewAuthority(t, "own")
+	svid := own.SVID("spiffe://own/relay", pki.Lifetime(3*time.Second))
 	api.Give(svid, own, nil)
 	api.Start()
 	comes(t, s, svid)

@@ -12,10 +12,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 )
 
-func connect(t *testing.T, c *controlplane.ControlPlane) *grpc.ClientConn {
+func connect(t *testing.T, c *gocontrolplane.ControlPlane) *grpc.ClientConn {
 	t.Helper()
 	conn, err := Dial("passthrough:///"+c.Addr(), nil)
 	if err != nil {
@@ -27,21 +27,21 @@ func connect(t *testing.T, c *controlplane.ControlPlane) *grpc.ClientConn {
 
 // TestControlPlanes takes a client of each variant through a real control plane's life.
 func TestControlPlanes(t *testing.T) {
-	linear := func() *controlplane.ControlPlane { return controlplane.New() }
+	linear := func() *gocontrolplane.ControlPlane { return gocontrolplane.New() }
 	for _, tt := range []struct {
 		name    string
 		form    Form
 		perType bool
-		plane   func() *controlplane.ControlPlane
+		plane   func() *gocontrolplane.ControlPlane
 	}{
 		{"VAR-4 incremental ADS, linear", Incremental, false, linear},
-		{"VAR-4 incremental ADS, snapshot", Incremental, false, controlplane.NewSnapshot},
+		{"VAR-4 incremental ADS, snapshot", Incremental, false, gocontrolplane.NewSnapshot},
 		{"VAR-2 incremental per type", Incremental, true, linear},
 		{"VAR-3 SotW ADS, linear", SotW, false, linear},
-		{"VAR-3 SotW ADS, snapshot", SotW, false, controlplane.NewSnapshot},
+		{"VAR-3 SotW ADS, snapshot", SotW, false, gocontrolplane.NewSnapshot},
 		{"VAR-1 SotW per type, linear", SotW, true, linear},
-		{"VAR-1 SotW per type, snapshot", SotW, true, controlplane.NewPlainSnapshot},
-		{"VAR-5 REST", REST, true, controlplane.NewPlainSnapshot},
+		{"VAR-1 SotW per type, snapshot", SotW, true, gocontrolplane.NewPlainSnapshot},
+		{"VAR-5 REST", REST, true, gocontrolplane.NewPlainSnapshot},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -121,7 +121,7 @@ func TestControlPlanes(t *testing.T) {
 }
 
 func TestVAR1_typeWithoutACache(t *testing.T) {
-	plane := controlplane.New(clusterType) // no other type
+	plane := gocontrolplane.New(clusterType) // no other type
 	if err := plane.Start(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -17,7 +17,7 @@ import (
 func ExampleClient_Follow() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	plane := controlplane.New()
+	plane := gocontrolplane.New()
 	defer plane.Close()
 	if err := plane.Start(ctx, "127.0.0.1:0"); err != nil {
 		fmt.Println(err)

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
 
 // Resource is one name on /resources.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/xdsrelay/xdsrelay/internal/sharing"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
 
 // The page for browsers loads nothing from elsewhere, and no script or style that stands in it.

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // API is a Workload API. It is away until Start.
@@ -40,7 +40,7 @@ type API struct {
 }
 
 // Bundles are the authorities of trust domains, by the name of the domain.
-type Bundles map[string]*pkitest.Authority
+type Bundles map[string]*pki.Authority
 
 // Tokens issues the token for audiences.
 type Tokens func(audiences []string) string
@@ -64,7 +64,7 @@ func New(tb testing.TB) *API {
 func (a *API) Socket() string { return "unix://" + a.path }
 
 // Give has it give an SVID, with the bundle of the SVID's own trust domain and those of others.
-func (a *API) Give(svid tls.Certificate, own *pkitest.Authority, federated Bundles) {
+func (a *API) Give(svid tls.Certificate, own *pki.Authority, federated Bundles) {
 	a.tb.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(svid.PrivateKey)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 )
 
 // demo is one run.
@@ -16,7 +16,7 @@ type demo struct {
 	// immutable after Run has begun to play
 	options Options
 	began   time.Time
-	plane   *controlplane.ControlPlane
+	plane   *gocontrolplane.ControlPlane
 	world   *world
 	relay   *embedded
 	fleet   *fleet
@@ -54,7 +54,7 @@ func Run(ctx context.Context, options Options) (*Summary, error) {
 	asked := options.Clients
 	options.Clients = affordable(asked, options.ClientsPerConnection, limit)
 
-	d := &demo{options: options, began: time.Now(), plane: controlplane.New(clusterType, endpointType), news: make(chan struct{}, 1)}
+	d := &demo{options: options, began: time.Now(), plane: gocontrolplane.New(clusterType, endpointType), news: make(chan struct{}, 1)}
 	d.world = &world{plane: d.plane, published: &published{}}
 	if options.Clients < asked {
 		d.say("the limit of %s open files allows for %s clients, not %s", count(int(limit)), count(options.Clients), count(asked))
@@ -183,7 +183,7 @@ func (d *demo) snapshot() Snapshot {
 }
 
 // look gives what the control plane sees now, and remembers the most of it.
-func (d *demo) look() controlplane.Stats {
+func (d *demo) look() gocontrolplane.Stats {
 	stats := d.plane.Stats()
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/xdsrelay/xdsrelay/internal/controlplane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 // world is what the control plane serves. It is owned by the goroutine that
 // plays.
 type world struct {
-	plane      *controlplane.ControlPlane
+	plane      *gocontrolplane.ControlPlane
 	published  *published
 	updates    atomic.Int64
 	generation int
@@ -106,7 +106,7 @@ func (w *world) next() int {
 }
 
 func (w *world) publish(name string, message proto.Message) error {
-	version, err := controlplane.Version(message)
+	version, err := gocontrolplane.Version(message)
 	if err != nil {
 		return err
 	}

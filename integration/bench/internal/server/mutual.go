@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"path/filepath"
 
-	"github.com/xdsrelay/xdsrelay/internal/pkitest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
 // Names in the folder of a [mutual]: a certificate is NAME.crt, its key NAME.key.
@@ -24,9 +24,9 @@ const (
 // parent's, which may kill this process.
 type mutual struct {
 	lis    net.Listener
-	folder *pkitest.Folder
+	folder *pki.Folder
 	server tls.Certificate
-	fleet  *pkitest.Authority
+	fleet  *pki.Authority
 }
 
 // maker makes certificates outside of a test: what fails is a panic with a notMadeError.
@@ -54,7 +54,7 @@ func openMutual(ctx context.Context, folder string) (m *mutual, err error) {
 		}
 	}()
 	by := maker{folder}
-	m = &mutual{folder: pkitest.NewFolder(by), fleet: pkitest.NewAuthority(by, authority)}
+	m = &mutual{folder: pki.NewFolder(by), fleet: pki.NewAuthority(by, authority)}
 	m.server = m.fleet.Server("localhost")
 	m.folder.PutCA(authority, m.fleet)
 	m.folder.PutPair(serverPair, m.server)

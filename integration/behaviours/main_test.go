@@ -1,0 +1,84 @@
+// Package behaviours holds tests of the whole before control planes that behave like others
+// than the protocol's: each scenario is played directly at one, and behind one relay or two,
+// with clients that ask in every way that there is. It needs nothing but Go.
+package behaviours
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
+	"github.com/xdsrelay/xdsrelay/relay"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long anything may take that must happen.
+const patience = 20 * time.Second
+
+// node is what all clients and relays call themselves.
+const node = "node"
+
+// world is a control plane with relays in front of it.
+type world struct {
+	t     *testing.T
+	plane *plane.Plane
+	addr  string // where clients are sent
+}
+
+// newWorld starts a control plane, and relays that ask it in a form.
+func newWorld(t *testing.T, b plane.Behaviour, relays int, up config.APIType) *world {
+	t.Helper()
+	w := &world{t: t, plane: plane.Start(t, b)}
+	w.addr = w.plane.Addr()
+	for range relays {
+		w.addr = startRelay(t, up, w.addr)
+	}
+	return w
+}
+
+// startRelay runs a relay in front of a server until the test ends, and gives its address.
+func startRelay(t *testing.T, up config.APIType, addr string) string {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Aggregation.Otherwise = config.Share
+	cfg.Access.Rules = []config.AccessRule{{Name: "secrets", Match: "type == sds", Effect: config.Allow, Secrets: true}}
+	cfg.Server.Drain = config.Duration(10 * time.Millisecond)
+	u := config.DefaultUpstream()
+	u.Name, u.Endpoints, u.Default, u.APIType = "plane", [][]string{{addr}}, true, up
+	u.Settle = config.Duration(100 * time.Millisecond)
+	u.Backoff.Base = config.Duration(10 * time.Millisecond)
+	cfg.Upstreams = []config.Upstream{u}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := relay.New(cfg, relay.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	xds, admin := ports.Listen(t), ports.Listen(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx, make(chan struct{}), xds, admin) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("relay: %v", err)
+		}
+	})
+	return xds.Addr().String()
+}
+
+// until waits for what must happen; state tells how things stand if it does not.
+func (w *world) until(what string, cond func() bool, state func() any) {
+	w.t.Helper()
+	if _, ok := wait.Until(patience, cond); !ok {
+		w.t.Fatalf("%s: never; %v", what, state())
+	}
+}
