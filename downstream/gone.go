@@ -7,6 +7,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -68,6 +69,17 @@ func (s *Server) Gone() []Gone {
 	all = slices.DeleteFunc(all, func(x Gone) bool { return time.Since(x.At) > goneFor })
 	slices.SortFunc(all, func(a, b Gone) int { return b.At.Compare(a.At) })
 	return all
+}
+
+// LastGone is when the last stream ended; zero: none did.
+func (s *Server) LastGone() (at time.Time) {
+	g := &s.gone
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range g.all {
+		at = notify.Later(at, g.all[i].At)
+	}
+	return at
 }
 
 // ended is what is remembered of a stream that ended.

@@ -1,6 +1,9 @@
 package keyer
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // typePrefix begins the URL of every type that is a protobuf message.
 const typePrefix = "type.googleapis.com/"
@@ -63,6 +66,20 @@ func TypeURL(short string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// ParseType gives the type URL of what somebody typed for a type: a short name, a type URL, or the name of a message.
+func ParseType(s string) (string, error) {
+	if url, ok := TypeURL(s); ok {
+		return url, nil
+	}
+	switch {
+	case strings.Contains(s, "/"):
+		return s, nil
+	case strings.Contains(s, "."):
+		return typePrefix + s, nil
+	}
+	return "", fmt.Errorf("unknown type %q: expected a type URL or one of %s", s, strings.Join(ShortNames(), ", "))
 }
 
 // ShortName gives the short name of a type URL, and of one without the URL as

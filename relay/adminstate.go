@@ -42,7 +42,7 @@ func (a adminState) About() *admin.About {
 	now, failed, ready := r.now.Load(), r.failed.Load(), r.health.ready(time.Now())
 	v := &admin.About{
 		Version: r.version, Started: r.started, Ready: ready.Ready, Reason: ready.Reason, File: now.config.File(),
-		Hash: now.hash, InForceSince: now.since, Certificates: certificates(now.config),
+		Hash: now.hash, InForceSince: now.since, LastGone: r.server.LastGone(), Certificates: certificates(now.config),
 	}
 	for _, c := range now.waiting {
 		v.Waiting = append(v.Waiting, c.String())
@@ -151,7 +151,7 @@ func (a adminState) viewPlane(p *plane, u config.Upstream, sessions []*session) 
 		v.Failures = from.Causes()
 	}
 	contact := p.contact()
-	v.LastAnswer, v.Unanswered = contact.Answered, contact.Unanswered
+	v.LastAnswer, v.Unanswered, v.Open = contact.Answered, contact.Unanswered, contact.Open
 	v.Answers = admin.NewAnswers(contact.Took, time.Now())
 	if f := a.relay.hub.filesOf(p); f != nil {
 		v.Unusable = f.Problems()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -37,13 +36,10 @@ func (o operator) selectors(c *admin.Command) (hold.Selectors, error) {
 	}
 	all := make(hold.Selectors, len(c.Types))
 	for i, name := range c.Types {
-		typeURL, short := keyer.TypeURL(name)
-		if !short {
-			typeURL = name
-		}
+		typeURL, err := keyer.ParseType(name)
 		switch {
-		case !short && !strings.Contains(name, "/"):
-			return nil, admin.Wrong("%q is no type: expected a short name like cds, or a type URL", name)
+		case err != nil:
+			return nil, admin.Wrong("%v", err)
 		case payload.Secret(typeURL):
 			return nil, admin.Wrong("secrets cannot be held: one that is revoked must go")
 		}

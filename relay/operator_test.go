@@ -75,7 +75,7 @@ func TestCommands_GATE4_ACC7(t *testing.T) {
 			{`{"upstrem": "a"}`, nil, http.StatusBadRequest, "upstrem"},
 			{`{"upstream": "b"}`, nil, http.StatusBadRequest, `no upstream \"b\"`},
 			{`{"types": ["sds"]}`, nil, http.StatusBadRequest, "secrets"},
-			{`{"types": ["what"]}`, nil, http.StatusBadRequest, `\"what\" is no type`},
+			{`{"types": ["what"]}`, nil, http.StatusBadRequest, `unknown type \"what\"`},
 			{`{"for": "-1s", "guard": true}`, nil, http.StatusBadRequest, "only"},
 			{`{"upstream": "` + strings.Repeat("a", admin.MaxCommand) + `"}`, nil, http.StatusBadRequest, "too large"},
 		} {

@@ -17,6 +17,10 @@ type Contact struct {
 	// to; zero: there is none. To a server that has not answered yet the first request on
 	// a stream counts. Later only a request counts that the server must answer.
 	Unanswered time.Time
+	// Open is when the relay wrote the oldest request without versions that nothing followed on its stream. It is
+	// before Unanswered, or stands alone: a server that does not have what such a request asks for may be silent. One
+	// that hangs is silent too.
+	Open time.Time
 	// Since is when the relay began to know the control plane.
 	Since time.Time
 	// Took are the times that the last answers took to requests that presented no version.
@@ -38,9 +42,9 @@ type contacts struct {
 	mu       sync.Mutex
 	since    time.Time
 	answered time.Time
-	owed     map[any]time.Time // when the oldest request was written, by who waits for its answer
-	took     []Took            // the last mostTook, in no order
-	tookNext int               // which of them is replaced next
+	open     map[any]openRequest // the oldest request, by the line or the replica that waits for its answer
+	took     []Took              // the last mostTook, in no order
+	tookNext int                 // which of them is replaced next
 }
 
 // paid notes how long an answer took.
@@ -71,25 +75,24 @@ func (c *contacts) hear(at time.Time) {
 	}
 }
 
-// ever reports whether a server has answered.
-func (c *contacts) ever() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.answered.IsZero()
+// openRequest is a request that nothing followed.
+type openRequest struct {
+	since time.Time
+	owed  bool // the server must answer
 }
 
-// owe notes the oldest request that by waits for; zero: for none.
-func (c *contacts) owe(by any, since time.Time) {
+// owe notes the oldest request that by waits for; zero: for none. owed says that the server must answer.
+func (c *contacts) owe(by any, since time.Time, owed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if since.IsZero() {
-		delete(c.owed, by)
+		delete(c.open, by)
 		return
 	}
-	if c.owed == nil {
-		c.owed = make(map[any]time.Time)
+	if c.open == nil {
+		c.open = make(map[any]openRequest)
 	}
-	c.owed[by] = since
+	c.open[by] = openRequest{since, owed || c.open[by].owed || c.answered.IsZero()}
 }
 
 // Contact is how the servers answer now. Outages that are given to the next Upstream keep
@@ -99,8 +102,11 @@ func (o *Outages) Contact() Contact {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := Contact{Answered: c.answered, Since: c.since, Took: slices.Clone(c.took)}
-	for _, since := range c.owed {
-		now.Unanswered = notify.Earlier(now.Unanswered, since)
+	for _, r := range c.open {
+		now.Open = notify.Earlier(now.Open, r.since)
+		if r.owed {
+			now.Unanswered = notify.Earlier(now.Unanswered, r.since)
+		}
 	}
 	return now
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 // A stream that a server accepts is no answer. The request on it is owed one until a response
@@ -39,6 +41,41 @@ func TestSUR2_Contact(t *testing.T) {
 		if got := cfg.Outages.Contact(); !got.Answered.Equal(answered) || !got.Unanswered.IsZero() {
 			t.Errorf("after the session: %+v", got)
 		}
+	})
+}
+
+// A server that answered and hangs has a request open, though nobody knows whether it has what is asked for (SUR-2). The request
+// is open until something follows it.
+func TestSUR2_ContactOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		srv := n.serve("a")
+		cfg := n.config("a")
+		cfg.Outages = new(Outages)
+		store := newStore(sub(clusters, "*"))
+		s := run(t, newUpstream(t, cfg), store, nil)
+		ss := srv.accept()
+		ss.next()
+		ss.respond(clusters, "1", "a")
+		ss.answer()
+		if got := cfg.Outages.Contact(); !got.Open.IsZero() {
+			t.Errorf("after the answer: %+v", got)
+		}
+		time.Sleep(time.Minute / 4)
+		asked := time.Now()
+		store.want(0, []wire.Subscription{sub(clusters, "*"), sub(endpoints, "new")}, sub(endpoints, "new"))
+		ss.next()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := cfg.Outages.Contact(); !got.Open.Equal(asked) || !got.Unanswered.IsZero() || got.Answered.After(asked) {
+			t.Errorf("while the server hangs: %+v, asked at %v", got, asked)
+		}
+		ss.respond(endpoints, "1", "new")
+		ss.answer()
+		if got := cfg.Outages.Contact(); !got.Open.IsZero() {
+			t.Errorf("after the second answer: %+v", got)
+		}
+		_ = s.stop()
 	})
 }
 

@@ -36,7 +36,7 @@ func (r *remote) query(l *line, now time.Time, quiet bool) bool {
 	if !x.answers.begin(r, now, quiet) {
 		return !x.answers.due().IsZero()
 	}
-	r.up.entrance.outages.contacts.owe(x, now)
+	r.up.entrance.outages.contacts.owe(x, now, true)
 	r.ask(l, x, now, q, attempt{here: true, quiet: true})
 	return true
 }

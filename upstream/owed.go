@@ -33,9 +33,7 @@ func (l *line) asks(at time.Time, first, sure bool) {
 			o.due = at.Add(timeout)
 		}
 	}
-	if o.sure || !contacts.ever() {
-		contacts.owe(l, o.since)
-	}
+	contacts.owe(l, o.since, o.sure)
 }
 
 // returned has the link show that the server is there. If others were lost it may have begun anew, and use the same
@@ -65,15 +63,15 @@ func (l *line) paid(at time.Time) {
 	l.remote.report.obs.Answered(at.Sub(o.since))
 	l.remote.up.entrance.outages.contacts.paid(at, at.Sub(o.since))
 	o.since, o.due, o.sure = time.Time{}, time.Time{}, false
-	l.remote.up.entrance.outages.contacts.owe(l, time.Time{})
+	l.remote.up.entrance.outages.contacts.owe(l, time.Time{}, false)
 }
 
 // clear forgets what was owed on a link that is over.
 func (l *line) clear() {
 	l.owed = owed{}
 	contacts := &l.remote.up.entrance.outages.contacts
-	contacts.owe(l, time.Time{})
-	contacts.owe(l.replica, time.Time{})
+	contacts.owe(l, time.Time{}, false)
+	contacts.owe(l.replica, time.Time{}, false)
 }
 
 // elapseOwed does what the time has come for.

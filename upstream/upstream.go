@@ -133,7 +133,7 @@ func (u *Upstream) failed(c Cause) {
 func (u *Upstream) heard(x *replica, at time.Time) {
 	contacts := &u.entrance.outages.contacts
 	contacts.hear(at)
-	contacts.owe(x, time.Time{})
+	contacts.owe(x, time.Time{}, false)
 	u.causes.answered(x.name)
 	if x.answers.hear(at) {
 		u.replicas.found(x, true)
@@ -144,7 +144,7 @@ func (u *Upstream) heard(x *replica, at time.Time) {
 
 // silent notes that a replica does not answer, and has all sessions leave it.
 func (u *Upstream) silent(x *replica, since time.Time, obs Observer) {
-	u.entrance.outages.contacts.owe(x, time.Time{})
+	u.entrance.outages.contacts.owe(x, time.Time{}, false)
 	u.replicas.found(x, false)
 	u.failed(causeAt(x.name, errSilent, false))
 	obs.EndpointSilent(x.name)

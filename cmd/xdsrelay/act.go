@@ -77,6 +77,16 @@ func (o *actFlags) command() admin.Command {
 	return c
 }
 
+// client asks the relays that the flags name, if they name types that are some.
+func (o *actFlags) client(ctx context.Context) (*adminclient.Client, error) {
+	for _, t := range o.types {
+		if err := typed(t); err != nil {
+			return nil, err
+		}
+	}
+	return o.adminFlags.client(ctx)
+}
+
 // query is the same for a page.
 func (o *actFlags) query() string {
 	q := url.Values{}

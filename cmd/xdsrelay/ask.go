@@ -25,6 +25,7 @@ type askFlags struct {
 
 	timeout time.Duration
 	watch   bool
+	named   bool // table says which relays failed
 	output  *string
 	cmd     *cobra.Command
 }
@@ -85,7 +86,7 @@ func showOnce[T any](o *askFlags, relays *adminclient.Client, path string, table
 			_, _ = io.WriteString(out, clearScreen)
 		}
 		for i := range answers {
-			if answers[i].Err != nil {
+			if answers[i].Err != nil && !o.named {
 				fmt.Fprintf(&text, "%s: FAILED: %s\n", answers[i].Address, excerpt.Printable(answers[i].Err.Error()))
 			}
 		}
@@ -103,6 +104,27 @@ func (o *askFlags) cut(s string, most int) string {
 		s = string(r[:most-1]) + "…"
 	}
 	return excerpt.Printable(s)
+}
+
+// typed checks what was typed for a type; "" stands for all.
+func typed(name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, err := keyer.ParseType(name); err != nil {
+		return cli.Usage(err, "")
+	}
+	return nil
+}
+
+// atRelays writes a table whose last column is the relay. Of one relay alone it leaves that out.
+func atRelays[T any](w io.Writer, answers []adminclient.Answer[T], rows [][]string) {
+	if len(answers) == 1 {
+		for i, row := range rows {
+			rows[i] = row[:len(row)-1]
+		}
+	}
+	columns(w, rows)
 }
 
 // columns writes a table.

@@ -53,6 +53,9 @@ clients asked for the first time are not among the changes.
 	cmd.Flags().BoolVar(&diff, "diff", false, "show the difference of the payloads")
 	cli.Complete(cmd, "type", typeCompletions()...)
 	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
+		if err := typed(typeName); err != nil {
+			return err
+		}
 		q := url.Values{"since": {length.String()}, "diff": {strconv.FormatBool(diff)}}
 		if typeName != "" {
 			q.Set("type", typeName)
@@ -133,6 +136,9 @@ over all relays. Without --version it is the one that the relays have.
 		if err != nil || percent <= 0 || percent > 100 {
 			return cli.Usage(fmt.Errorf("--share: expected 0%% to 100%%, got %q", share), "")
 		}
+		if err := typed(args[0]); err != nil {
+			return err
+		}
 		relays, err := o.client(cmd.Context())
 		if err != nil {
 			return err
@@ -151,6 +157,12 @@ over all relays. Without --version it is the one that the relays have.
 				if done {
 					return w.err
 				}
+				if w.asking == 0 {
+					return &cli.Error{
+						Code: cli.ExitFailure, Err: fmt.Errorf("no client asks for %s %q", args[0], args[1]),
+						Hint: fmt.Sprintf("xdsrelay resources %s lists what the relays have", args[0]),
+					}
+				}
 				return &cli.Error{Code: cli.ExitFailure, Err: errors.New("not all have it in time"), Hint: fmt.Sprintf("xdsrelay clients --stale --type %s", args[0])}
 			}
 		}
@@ -162,6 +174,7 @@ over all relays. Without --version it is the one that the relays have.
 type waiting struct {
 	version, path string
 	share         float64
+	asking        int    // clients that ask for it
 	text          string // how far they are
 	err           error
 }
@@ -183,6 +196,7 @@ func (w *waiting) look(answers []adminclient.Answer[admin.Reach]) (done bool) {
 			seen[version] += n
 		}
 	}
+	w.asking = asking
 	held := make([]string, 0, len(seen))
 	for _, version := range slices.Sorted(maps.Keys(seen)) {
 		name := "version " + excerpt.Printable(version)
@@ -208,7 +222,8 @@ func diffCommand() *cobra.Command {
 		Short: "Show where a client differs from the relay, or two clients from each other",
 		Long: `Show the names of which a client has not acknowledged what the relay has: the version that it
 acknowledged, the one that it was sent last, and the one that the relay has. With two nodes
-the command shows the names that only one has, or that they have in different versions.
+the command shows the names that only one has, or that they have in different versions, and those
+that both reject or lack.
 
 "xdsrelay compare" compares a relay with its control plane.
 
@@ -223,6 +238,9 @@ the command shows the names that only one has, or that they have in different ve
 	cmd.Flags().StringVarP(&typeName, "type", "t", "", "only this resource `type`")
 	cli.Complete(cmd, "type", typeCompletions()...)
 	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
+		if err := typed(typeName); err != nil {
+			return err
+		}
 		q := url.Values{"names": {"true"}, "node": args}
 		if typeName != "" {
 			q.Set("type", typeName)
@@ -291,6 +309,7 @@ func (o *askFlags) differs(w io.Writer, all map[[2]string]delivery.Detail) (n in
 
 // differ shows where two clients differ, and returns in how many names.
 func (o *askFlags) differ(w io.Writer, names []string, a, b map[[2]string]delivery.Detail) (n int) {
+	both := 0 // lack or reject the same
 	rows := [][]string{{"TYPE", "NAME", o.cut(names[0], 30), o.cut(names[1], 30)}}
 	keys := slices.Concat(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b)))
 	slices.SortFunc(keys, compareNames)
@@ -302,11 +321,20 @@ func (o *askFlags) differ(w io.Writer, names []string, a, b map[[2]string]delive
 				return "-"
 			case d.Held != "":
 				return d.Held
+			case d.Status == delivery.StatusNacked:
+				return "rejects " + d.Cached
+			case d.Status == delivery.StatusStale:
+				return "lacks " + d.Cached
 			}
 			return d.Status
 		}
-		if x, y := has(a), has(b); x != y {
+		x, y := has(a), has(b)
+		lacks := a[k].Status == delivery.StatusNacked || a[k].Status == delivery.StatusStale
+		if x != y || lacks {
 			n++
+			if x == y {
+				both++
+			}
 			rows = append(rows, []string{short(k[0]), o.cut(k[1], 50), o.cut(x, 30), o.cut(y, 30)})
 		}
 	}
@@ -315,6 +343,9 @@ func (o *askFlags) differ(w io.Writer, names []string, a, b map[[2]string]delive
 		return 0
 	}
 	columns(w, rows)
+	if both > 0 {
+		_, _ = fmt.Fprintf(w, "Both reject or lack the same in %s: xdsrelay why NODE TYPE NAME says why.\n", plural(both, "name"))
+	}
 	return n
 }
 

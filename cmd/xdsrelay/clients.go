@@ -64,6 +64,9 @@ words of the client status discovery service, and the versions.
 	cmd.MarkFlagsMutuallyExclusive("stale", "gone")
 	cmd.MarkFlagsMutuallyExclusive("type", "gone")
 	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
+		if err := typed(typeName); err != nil {
+			return err
+		}
 		q := url.Values{}
 		if len(args) > 0 {
 			q.Set("node", args[0])
@@ -135,15 +138,16 @@ func (o *askFlags) clients(w io.Writer, answers []adminclient.Answer[[]downstrea
 	})
 	rows := [][]string{{"NODE", "TYPE", "STATE", "HELD", "SENT", "WAITS FOR", "BEHIND", "SCOPE"}}
 	if o.wide() {
-		rows[0] = append(rows[0], "UPSTREAM", "RULE", "NAMES", "PEER", "IDENTITY", "FORM", "SINCE", "RELAY")
+		rows[0] = append(rows[0], "UPSTREAM", "RULE", "NAMES", "PEER", "IDENTITY", "FORM", "SINCE")
 	}
+	rows[0] = append(rows[0], "RELAY")
 	for i := range all {
 		c := &all[i]
 		for _, typeURL := range slices.Sorted(maps.Keys(c.Types)) {
 			rows = append(rows, o.clientRow(c, typeURL, now))
 		}
 	}
-	columns(w, rows)
+	atRelays(w, answers, rows)
 	for i := range all {
 		o.names(w, &all[i], now)
 	}
@@ -173,9 +177,9 @@ func (o *askFlags) clientRow(c *connected, typeURL string, now time.Time) []stri
 	}
 	if o.wide() {
 		row = append(row, dash(from.Upstream), dash(from.Rule), strconv.Itoa(t.Subscriptions), excerpt.Printable(c.Peer),
-			dash(excerpt.Printable(cmp.Or(c.SPIFFE, c.Subject))), c.Variant, elapsed(c.Since, now), c.relay)
+			dash(excerpt.Printable(cmp.Or(c.SPIFFE, c.Subject))), c.Variant, elapsed(c.Since, now))
 	}
-	return row
+	return append(row, c.relay)
 }
 
 // names lists the names of a client, if the relay did.
@@ -206,7 +210,7 @@ func (o *askFlags) gone(w io.Writer, answers []adminclient.Answer[[]downstream.G
 			})
 		}
 	}
-	columns(w, rows)
+	atRelays(w, answers, rows)
 }
 
 func rejectionsCommand() *cobra.Command {
@@ -228,6 +232,9 @@ a candidate, marked with "?". What was repaired is not shown.
 	cmd.Flags().StringVarP(&typeName, "type", "t", "", "only this resource `type`")
 	cli.Complete(cmd, "type", typeCompletions()...)
 	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
+		if err := typed(typeName); err != nil {
+			return err
+		}
 		q := url.Values{}
 		if len(args) > 0 {
 			q.Set("node", args[0])
@@ -244,7 +251,7 @@ a candidate, marked with "?". What was repaired is not shown.
 
 // rejections shows what clients reject, and returns how much.
 func (o *askFlags) rejections(w io.Writer, answers []adminclient.Answer[[]admin.Rejection], now time.Time) (n int) {
-	rows := [][]string{{"TYPE", "RESOURCE", "VERSION", "CLIENTS", "FOR", "NODES", "REASON"}}
+	rows := [][]string{{"TYPE", "RESOURCE", "VERSION", "CLIENTS", "FOR", "NODES", "REASON", "RELAY"}}
 	for i := range answers {
 		for _, r := range answers[i].Value {
 			n++
@@ -254,7 +261,7 @@ func (o *askFlags) rejections(w io.Writer, answers []adminclient.Answer[[]admin.
 			}
 			rows = append(rows, []string{
 				short(r.TypeURL), name, o.cut(dash(r.Version), 20), strconv.Itoa(r.Clients), elapsed(r.Since, now),
-				o.cut(nodes(r.Nodes[:min(3, len(r.Nodes))], r.Clients), 60), o.ends(r.Reason, 30, 90),
+				o.cut(nodes(r.Nodes[:min(3, len(r.Nodes))], r.Clients), 60), o.ends(r.Reason, 30, 90), answers[i].Address,
 			})
 		}
 	}
@@ -262,7 +269,7 @@ func (o *askFlags) rejections(w io.Writer, answers []adminclient.Answer[[]admin.
 		_, _ = fmt.Fprintln(w, "No client rejects anything.")
 		return 0
 	}
-	columns(w, rows)
+	atRelays(w, answers, rows)
 	return n
 }
 
@@ -287,6 +294,9 @@ client from it.
 	}
 	o := newAskFlags(cmd)
 	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
+		if err := typed(args[1]); err != nil {
+			return err
+		}
 		q := url.Values{"node": args[:1], "type": args[1:2], "name": args[2:]}
 		return show(o, "/why?"+q.Encode(), func(w io.Writer, answers []adminclient.Answer[[]admin.Why]) error {
 			if o.why(w, answers, time.Now()) == 0 && len(failures(answers)) == 0 {

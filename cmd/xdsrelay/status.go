@@ -37,6 +37,7 @@ client counts by the worst of its types.
 		Args: noArguments,
 	}
 	o := newAskFlags(cmd)
+	o.named = true
 	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
 		return show(o, "/status", func(w io.Writer, answers []adminclient.Answer[admin.Status]) error {
 			return o.status(w, answers, time.Now())
@@ -56,19 +57,19 @@ func checkCommand() *cobra.Command {
 		Args:    noArguments,
 	}
 	o := newAskFlags(cmd)
+	o.named = true
 	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
 		return show(o, "/status", func(w io.Writer, answers []adminclient.Answer[admin.Status]) error {
-			all, clients, relays := merge(answers)
+			all, clients := merge(answers)
 			switch {
 			case len(all) > 1:
 				_, _ = fmt.Fprintf(w, "WRONG: %s. And %d more: xdsrelay status.\n", strings.TrimSuffix(sentence(all[0].Text), "."), len(all)-1)
 			case len(all) == 1:
 				_, _ = fmt.Fprintf(w, "WRONG: %s\n", sentence(all[0].Text))
 			default:
-				_, _ = fmt.Fprintf(w, "well: %s, %s\n", plural(relays, "relay"), plural(clients, "client"))
-				return nil
+				_, _ = fmt.Fprintf(w, "well: %s, %s\n", plural(len(answers), "relay"), connectedText(clients))
 			}
-			return somethingWrong(len(all))
+			return somethingWrong(len(all) - len(failures(answers)))
 		})
 	})
 	return cmd
@@ -82,6 +83,14 @@ func somethingWrong(n int) error {
 	return &cli.Error{Code: cli.ExitFailure, Err: errors.New(plural(n, "thing") + " wrong")}
 }
 
+// connectedText says how many clients there are. None is no problem of a relay that never had one.
+func connectedText(clients int) string {
+	if clients == 0 {
+		return "no client is connected"
+	}
+	return plural(clients, "client")
+}
+
 // found is a problem of one or several relays.
 type found struct {
 	admin.Problem
@@ -89,14 +98,19 @@ type found struct {
 	relays []string
 }
 
-// merge adds up what relays say, the worst first.
-func merge(answers []adminclient.Answer[admin.Status]) (all []found, clients, relays int) {
+// relayFailed is the kind of a problem of a relay that does not answer.
+const relayFailed admin.Kind = "relay failed"
+
+// merge adds up what relays say, the worst first. One that does not answer is the worst. One without clients is no problem
+// if others have some.
+func merge(answers []adminclient.Answer[admin.Status]) (all []found, clients int) {
 	for i := range answers {
-		if answers[i].Err != nil {
+		if err := answers[i].Err; err != nil {
+			all = append(all, found{admin.Problem{Kind: relayFailed, Text: fmt.Sprintf("The relay %s FAILED: %v", answers[i].Address, err)}, []string{answers[i].Address}})
 			continue
 		}
 		v := &answers[i].Value
-		clients, relays = clients+v.Clients, relays+1
+		clients += v.Clients
 		for _, p := range v.Problems {
 			at := slices.IndexFunc(all, func(f found) bool { return f.Kind == p.Kind && f.Text == p.Text && f.Resource == p.Resource })
 			if at < 0 {
@@ -110,8 +124,9 @@ func merge(answers []adminclient.Answer[admin.Status]) (all []found, clients, re
 			}
 		}
 	}
+	all = slices.DeleteFunc(all, func(f found) bool { return f.Kind == admin.NoClients && clients > 0 })
 	slices.SortStableFunc(all, func(a, b found) int { return admin.Compare(&a.Problem, &b.Problem) })
-	return all, clients, relays
+	return all, clients
 }
 
 // sentence shows what a relay says, which may quote others, in one line.
@@ -121,10 +136,10 @@ func sentence(s string) string { return excerpt.PrintableLines(strings.Join(stri
 const mostProblems = 12
 
 func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status], now time.Time) error {
-	all, clients, relays := merge(answers)
-	if len(all) == 0 && relays > 0 {
-		_, _ = fmt.Fprintf(w, "Well: %s, %s.\n\n", plural(relays, "relay"), plural(clients, "client"))
-	} else if len(all) > 0 {
+	all, clients := merge(answers)
+	if len(all) == 0 {
+		_, _ = fmt.Fprintf(w, "Well: %s, %s.\n\n", plural(len(answers), "relay"), connectedText(clients))
+	} else {
 		_, _ = fmt.Fprintf(w, "WRONG: %s.\n\n", plural(len(all), "thing"))
 	}
 	for i := range all {
@@ -137,9 +152,6 @@ func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status
 	if len(all) > 0 {
 		_, _ = fmt.Fprintln(w)
 	}
-	if relays == 0 {
-		return nil
-	}
 	rows := [][]string{{"RELAY", "READY", "CLIENTS"}}
 	for _, s := range downstream.States {
 		rows[0] = append(rows[0], strings.ToUpper(string(s)))
@@ -148,6 +160,9 @@ func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status
 	for i := range answers {
 		v := &answers[i].Value
 		if answers[i].Err != nil {
+			row := slices.Repeat([]string{"-"}, len(rows[0]))
+			row[0], row[1] = answers[i].Address, "FAILED"
+			rows = append(rows, row)
 			continue
 		}
 		ready := "yes"
@@ -161,11 +176,14 @@ func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status
 		planes := make([]string, len(v.Upstreams))
 		for i, u := range v.Upstreams {
 			planes[i] = u.Name + " " + u.State
+			if !u.Silent.IsZero() {
+				planes[i] += ", silent for " + elapsed(u.Silent, now)
+			}
 		}
-		rows = append(rows, append(row, o.cut(strings.Join(planes, ", "), 40), v.About.Hash, dash(excerpt.Printable(v.About.Version))))
+		rows = append(rows, append(row, o.cut(strings.Join(planes, "; "), 60), v.About.Hash, dash(excerpt.Printable(v.About.Version))))
 	}
 	columns(w, rows)
-	return somethingWrong(len(all))
+	return somethingWrong(len(all) - len(failures(answers)))
 }
 
 // problem shows one problem, and at which of several relays it is.
@@ -178,7 +196,7 @@ func (o *askFlags) problem(w io.Writer, p *found, asked int, now time.Time) {
 	if !p.Since.IsZero() {
 		more = append(more, "for "+elapsed(p.Since, now))
 	}
-	if asked > 1 || o.wide() {
+	if (asked > 1 || o.wide()) && p.Kind != relayFailed {
 		more = append(more, "at "+strings.Join(p.relays, ", "))
 	}
 	if len(more) > 0 {

@@ -87,7 +87,7 @@ func TestStatus(t *testing.T) {
 		p.Set(cluster(fmt.Sprintf("c%d", i), 1))
 	}
 	f := &crowd{replica: serveReplica(t, p.Addr(), "")}
-	f.says(t, 0, []string{"Well: 1 relay, 0 clients."}, "status")
+	f.says(t, 0, []string{"Well: 1 relay, no client is connected."}, "status")
 	f.says(t, 0, []string{"No client rejects anything."}, "rejections")
 	fine := f.join(t, "fine", nil, resource.ClusterType, "*")
 	stopped := f.join(t, "stopped", nil, resource.ClusterType, "*")
@@ -147,7 +147,8 @@ func TestStatus(t *testing.T) {
 	f.says(t, cli.ExitFailure, []string{"cds   broken  NACKED", "1 difference"}, "diff", "rejecting")
 	f.says(t, cli.ExitFailure, []string{"cds   broken  STALE   -             31    31"}, "diff", "stopped")
 	f.says(t, 0, []string{"The client acknowledged all that the relay has for it: 31 names."}, "diff", "fine")
-	f.says(t, cli.ExitFailure, []string{"cds   broken  31    NACKED"}, "diff", "fine", "rejecting")
+	f.says(t, cli.ExitFailure, []string{"cds   broken  31    rejects 31"}, "diff", "fine", "rejecting")
+	f.says(t, cli.ExitFailure, []string{"TYPE  NAME    rejecting   rejecting\ncds   broken  rejects 31  rejects 31\nBoth reject or lack the same in 1 name", "1 difference"}, "diff", "rejecting", "rejecting")
 	f.says(t, cli.ExitFailure, []string{`no client has the node "x"`}, "diff", "fine", "x")
 	bundled(t, f)
 
@@ -179,12 +180,54 @@ func TestStatus(t *testing.T) {
 		t.Errorf("in YAML:\n%s", got.stdout)
 	}
 	f.stop()
-	if got := xdsrelay(t, "status", "--admin", f.admin); got.code != cli.ExitUnreachable || !strings.Contains(got.stdout, "FAILED: unreachable") {
+	if got := xdsrelay(t, "status", "--admin", f.admin); got.code != cli.ExitUnreachable || !strings.Contains(got.stdout, "The relay "+f.admin+" FAILED: unreachable") {
 		t.Errorf("without a relay: %+v", got)
 	}
 	if got := xdsrelay(t, "status", "nobody"); got.code != cli.ExitUsage {
 		t.Errorf("with an argument: %+v", got)
 	}
+}
+
+// Of several relays each line says which one it is about. One that is dead is the worst of what is wrong.
+func TestStatusOfSeveralRelays(t *testing.T) {
+	p := testplane.Start(t, testplane.Behaviour{})
+	p.Set(cluster("c", 1))
+	f, other := &crowd{replica: serveReplica(t, p.Addr(), "")}, serveReplica(t, p.Addr(), "")
+	c := f.join(t, "n", nil, resource.ClusterType, "*")
+	if err := c.Wait(t.Context(), func(c *xdsclient.Client) bool { return c.Len(resource.ClusterType) == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	both := []string{"--admin", other.admin}
+	f.says(t, 0, []string{"Well: 2 relays, 1 client."}, append([]string{"status"}, both...)...)
+	for _, args := range [][]string{{"upstreams"}, {"resources", "cds"}, {"scopes"}, {"clients"}} {
+		f.says(t, 0, []string{"RELAY\n", f.admin + "\n"}, append(args, both...)...)
+		if got := xdsrelay(t, append(args, "--admin", f.admin)...); strings.Contains(got.stdout, "RELAY") {
+			t.Errorf("%v of one relay:\n%s", args, got.stdout)
+		}
+	}
+	f.says(t, 0, []string{other.admin + "\n"}, append([]string{"upstreams", "a"}, both...)...)
+	other.stop()
+	f.says(t, cli.ExitUnreachable, []string{
+		"WRONG: 1 thing.", "- The relay " + other.admin + " FAILED: unreachable", other.admin + "  FAILED  -", f.admin + "  yes     1", "1 of 2 relays failed",
+	}, append([]string{"status"}, both...)...)
+	f.says(t, cli.ExitUnreachable, []string{"WRONG: The relay " + other.admin + " FAILED"}, append([]string{"check"}, both...)...)
+}
+
+// A word that no relay knows is an error, and no empty table.
+func TestUnknownWords(t *testing.T) {
+	f := &crowd{replica: serveReplica(t, testplane.Start(t, testplane.Behaviour{}).Addr(), "")}
+	const types = `unknown type "nosuch": expected a type URL or one of lds, `
+	for _, args := range [][]string{
+		{"resources", "nosuch"}, {"wait", "nosuch", "x"}, {"why", "n", "nosuch", "x"}, {"clients", "--type", "nosuch"}, {"rejections", "--type", "nosuch"},
+		{"changes", "--type", "nosuch"}, {"diff", "n", "--type", "nosuch"}, {"hold", "--yes", "--type", "nosuch"}, {"held", "--type", "nosuch"}, {"rollback", "--type", "nosuch"},
+	} {
+		f.says(t, cli.ExitUsage, []string{types}, args...)
+	}
+	f.says(t, cli.ExitUsage, []string{"takes no argument"}, "scopes", "nosuch")
+	f.says(t, cli.ExitFailure, []string{`no relay has an upstream "nope"`, "hint: there are: a\n"}, "upstreams", "nope")
+	f.says(t, cli.ExitFailure, []string{`no relay has cds "nosuch"`, "hint: xdsrelay resources cds"}, "resources", "cds", "nosuch")
+	f.says(t, 0, []string{"The relays have no resource of type rds."}, "resources", "rds")
+	f.says(t, cli.ExitFailure, []string{`no client asks for cds "nosuch"`, "hint: xdsrelay resources cds"}, "wait", "cds", "nosuch", "--for", "1ms")
 }
 
 // bundled makes a bundle, and looks into it.

@@ -44,17 +44,19 @@ func parse(raw string, known []string) (query, error) {
 		}
 		return query{}, Wrong("there is no parameter %q: this page has %s", name, strings.Join(known, ", "))
 	}
+	for i, name := range values["type"] {
+		if name == "" {
+			continue // of all
+		}
+		if values["type"][i], err = keyer.ParseType(name); err != nil {
+			return query{}, Wrong("%v", err)
+		}
+	}
 	return query{values}, nil
 }
 
-// typeURL is the type that is asked for by its URL, or by its short name.
-func (q query) typeURL() string {
-	typeURL := q.Get("type")
-	if full, short := keyer.TypeURL(typeURL); short {
-		return full
-	}
-	return typeURL
-}
+// typeURL is the type that is asked for.
+func (q query) typeURL() string { return q.Get("type") }
 
 // flag is a parameter that is true or false; false if it is left out.
 func (q query) flag(name string) (bool, error) {

@@ -28,6 +28,7 @@ type UpstreamStatus struct {
 	Name    string    `json:"name"`
 	State   string    `json:"state"`
 	Since   time.Time `json:"since,omitzero"`
+	Silent  time.Time `json:"silent_since,omitzero"` // when the oldest request was written since which it has said nothing
 	Scopes  int       `json:"scopes"`
 	Answers Answers   `json:"answers,omitzero"`
 }
@@ -53,8 +54,9 @@ const (
 	NotReady      Kind = "not ready"
 	UpstreamAway  Kind = "upstream away"
 	UpstreamSlow  Kind = "upstream slow"
-	Emptied       Kind = "emptied" // a control plane removed much at once, and clients are not told
-	FilesBroken   Kind = "files"   // of an upstream cannot be used: clients have what these had before
+	NoClients     Kind = "no clients" // there were some
+	Emptied       Kind = "emptied"    // a control plane removed much at once, and clients are not told
+	FilesBroken   Kind = "files"      // of an upstream cannot be used: clients have what these had before
 	RuleFails     Kind = "rule fails"
 	RejectsIt     Kind = "rejected"
 	Unacked       Kind = "not acknowledged"
@@ -68,7 +70,7 @@ const (
 )
 
 var kinds = []Kind{
-	NotReady, UpstreamAway, UpstreamSlow, Emptied, FilesBroken, RuleFails, RejectsIt, Unacked, Unsent, NameUnknown, NameMissing, Certificates, ReloadFailed, WaitsForStart, HeldByHand,
+	NotReady, UpstreamAway, UpstreamSlow, NoClients, Emptied, FilesBroken, RuleFails, RejectsIt, Unacked, Unsent, NameUnknown, NameMissing, Certificates, ReloadFailed, WaitsForStart, HeldByHand,
 }
 
 const (
@@ -76,6 +78,8 @@ const (
 	patience = 3 * time.Second
 	// slowly is how long half of the answers take of a control plane that is slow.
 	slowly = 2 * time.Second
+	// comeBack is how long the last client may be gone before it is missed.
+	comeBack = time.Minute
 	// shownNodes is how many clients a problem names.
 	shownNodes = 3
 )
@@ -97,7 +101,7 @@ func NewStatus(of State, now time.Time) *Status {
 		if u.Retired {
 			continue
 		}
-		v.Upstreams = append(v.Upstreams, UpstreamStatus{u.Name, u.State, u.StateSince, len(u.Sessions), u.Answers})
+		v.Upstreams = append(v.Upstreams, UpstreamStatus{u.Name, u.State, u.StateSince, u.silentSince(), len(u.Sessions), u.Answers})
 		f.upstream(&u)
 	}
 	if held, err := of.Held(&Command{}); err == nil {
@@ -113,6 +117,9 @@ func NewStatus(of State, now time.Time) *Status {
 	v.Clients = len(clients)
 	for i := range clients {
 		v.States[string(f.client(&clients[i]))]++
+	}
+	if gone := v.About.LastGone; v.Clients == 0 && !gone.IsZero() && now.Sub(gone) >= comeBack {
+		f.add(Problem{Kind: NoClients, Text: "No client is connected: all that were there are gone.", Since: gone, Next: "xdsrelay clients --gone"})
 	}
 	v.Problems = append(v.Problems, f.sorted()...)
 	v.Well = len(v.Problems) == 0
@@ -199,9 +206,9 @@ func (f *findings) upstream(u *Upstream) {
 		})
 	}
 	p := Problem{Kind: UpstreamAway, Upstream: u.Name, Since: u.StateSince, Next: "xdsrelay upstreams " + u.Name}
-	silent := !u.Unanswered.IsZero() && u.LastAnswer.Before(u.Unanswered) // else it answers others: it may have nothing to say of a name
+	silent := u.silentSince()
 	switch {
-	case u.State == "mute" && !silent:
+	case u.State == "mute" && silent.IsZero():
 		return
 	case u.State == "mute":
 		p.Text = fmt.Sprintf("The control plane %s can be reached and does not answer. Clients keep what they have.", u.Name)
@@ -210,9 +217,9 @@ func (f *findings) upstream(u *Upstream) {
 		if u.Cause != "" {
 			p.Text += " " + u.Cause
 		}
-	case silent && f.now.Sub(u.Unanswered) >= slowly:
-		p.Kind, p.Since = UpstreamSlow, u.Unanswered
-		p.Text = fmt.Sprintf("The control plane %s answers slowly: it owes an answer.", u.Name)
+	case !silent.IsZero() && f.now.Sub(silent) >= slowly:
+		p.Kind, p.Since = UpstreamSlow, silent
+		p.Text = fmt.Sprintf("The control plane %s can be reached, and has said nothing since it was asked something.", u.Name)
 	case u.Answers.Count > 0 && u.Answers.P50 >= slowly.Seconds():
 		p.Kind = UpstreamSlow
 		p.Text = fmt.Sprintf("The control plane %s answers slowly: half of its answers within ten minutes took %.1f s or more.", u.Name, u.Answers.P50)

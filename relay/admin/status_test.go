@@ -54,7 +54,9 @@ func TestNewStatus(t *testing.T) {
 		{name: "SUR-8 one that is silent of a name and answers others", of: faulty{upstreams: []admin.Upstream{{Name: "u", State: "mute", Unanswered: before, LastAnswer: now}}}},
 		{"ABS-2 one that is away", faulty{upstreams: []admin.Upstream{{Name: "u", State: "unreachable", Cause: "connection refused"}}}, admin.UpstreamAway, "cannot be reached. Clients keep what they have. connection refused", ""},
 		{"SUR-2 one that answers in six seconds", faulty{upstreams: []admin.Upstream{{Name: "u", State: "reached", LastAnswer: now, Answers: admin.NewAnswers([]upstream.Took{{At: now, For: 6 * time.Second}}, now)}}}, admin.UpstreamSlow, "took 6.0 s or more", ""},
-		{"SUR-2 one that owes an answer", faulty{upstreams: []admin.Upstream{{Name: "u", State: "reached", LastAnswer: before, Unanswered: now.Add(-2 * time.Second)}}}, admin.UpstreamSlow, "it owes an answer", ""},
+		{"SUR-2 one that owes an answer", faulty{upstreams: []admin.Upstream{{Name: "u", State: "reached", LastAnswer: before, Unanswered: now.Add(-2 * time.Second)}}}, admin.UpstreamSlow, "u can be reached, and has said nothing since it was asked something", ""},
+		{"SUR-2 one that hangs when something new is asked for", faulty{upstreams: []admin.Upstream{{Name: "u", State: "reached", LastAnswer: before, Open: now.Add(-2 * time.Second)}}}, admin.UpstreamSlow, "has said nothing since it was asked something", "xdsrelay upstreams u"},
+		{name: "SUR-8 one that has nothing to say of a name and answers others", of: faulty{upstreams: []admin.Upstream{{Name: "u", State: "reached", LastAnswer: now, Open: before}}}},
 		{"SUR-3 one that lost its resources", faulty{held: admin.HeldPage{Held: []admin.HeldView{{Upstream: "u", TypeURL: clusterType, Why: "guard", Removed: 40, Until: now}}}}, admin.Emptied, "removed 40 resources of type cds at once", "xdsrelay held --upstream u --type cds"},
 		{"GATE-4 what an operator holds", faulty{held: admin.HeldPage{Orders: []admin.OrderView{{TypeURL: clusterType, Upstream: "u", Held: true}, {TypeURL: "t"}}, Held: []admin.HeldView{{Why: "operator"}}}},
 			admin.HeldByHand, "An operator holds what clients get: type cds of u.", "xdsrelay held --type cds --upstream u"},
@@ -73,6 +75,9 @@ func TestNewStatus(t *testing.T) {
 		{"a certificate that expired", faulty{about: admin.About{Certificates: []admin.Certificate{{Key: "server.tls.cert_file", File: "a.crt", Expires: before}}}}, admin.Certificates, "of server.tls.cert_file expired at 2026-01-02T02:04:05Z", "renew a.crt"},
 		{"a certificate that is near its end", faulty{about: admin.About{Certificates: []admin.Certificate{{Key: "k", From: now.Add(-90 * 24 * time.Hour), Expires: now.Add(24 * time.Hour)}}}}, admin.Certificates, "expires at 2026-01-03T03:04:05Z", ""},
 		{name: "a certificate that lives for an hour, and was just renewed", of: faulty{about: admin.About{Certificates: []admin.Certificate{{From: now, Expires: now.Add(time.Hour)}}}}},
+		{name: "a new relay that has no client yet", of: faulty{upstreams: []admin.Upstream{reached}}},
+		{name: "a client that went just now", of: faulty{about: admin.About{LastGone: now.Add(-time.Second)}}},
+		{"a fleet that is gone", faulty{about: admin.About{LastGone: before}}, admin.NoClients, "No client is connected: all that were there are gone.", "xdsrelay clients --gone"},
 		{"a reload that failed", faulty{about: admin.About{Failed: "x.yaml:3: no such key", File: "x.yaml"}}, admin.ReloadFailed, "x.yaml:3: no such key", "xdsrelay validate x.yaml"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

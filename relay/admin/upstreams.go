@@ -6,6 +6,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
@@ -19,6 +20,7 @@ type Upstream struct {
 	Reached    bool             `json:"reached"`                     // at least once
 	LastAnswer time.Time        `json:"last_answer,omitzero"`        // of any server, to any scope
 	Unanswered time.Time        `json:"unanswered_since,omitzero"`   // when the oldest request was written that a server owes an answer
+	Open       time.Time        `json:"open_since,omitzero"`         // when the oldest request was written that nothing followed; a server that does not have what it asks for may be silent
 	State      string           `json:"state,omitempty"`             // reached, mute, unreachable, not reached, or what serves in its place: restored, at peers; absent if it is retired
 	StateSince time.Time        `json:"state_since,omitzero"`        // unless it is reached
 	Cause      string           `json:"cause,omitempty"`             // of the state
@@ -28,6 +30,15 @@ type Upstream struct {
 	Replicas   []Replica        `json:"replicas,omitempty"`          // the servers, also those of names, by priority
 	Loads      *Loads           `json:"load_reports,omitempty"`
 	Sessions   []Session        `json:"sessions"`
+}
+
+// silentSince is when the oldest request was written since which the control plane has said nothing, to any scope; zero: it
+// answers, or nothing is asked.
+func (u *Upstream) silentSince() time.Time {
+	if since := notify.Earlier(u.Open, u.Unanswered); u.LastAnswer.Before(since) {
+		return since
+	}
+	return time.Time{} // it may have nothing to say of a name
 }
 
 // Answers says how long a control plane took to answer requests that presented no version.

@@ -101,7 +101,7 @@ function overview() {
     el("ul", { class: "legend" }, states.map((name) => el("li", {}, el("a", { href: "#/clients?state=" + name }, state(name), " " + (s.states[name] || 0))))),
     el("h2", {}, "Convergence"), el("p", { class: "muted" }, "The share of clients that have all that there is for them, while this page is open."), plot(),
     table("Upstreams", ["Name", "State", "Since", "Scopes", "Time to answer, p50 and p99"], s.upstreams.map((u) => [
-      u.name, u.state, ago(u.since), u.scopes,
+      u.name, u.state + (u.silent_since ? `, silent since ${ago(u.silent_since).replace(" ago", "")}` : ""), ago(u.since), u.scopes,
       u.answers && u.answers.count ? `${Math.round(1000 * u.answers.p50_seconds)} and ${Math.round(1000 * u.answers.p99_seconds)} ms` : "",
     ])),
     el("p", { class: "muted" }, `Configuration ${s.about.file || ""} ${s.about.hash}, in force since ${ago(s.about.in_force_since).replace(" ago", "")}.`),
@@ -186,7 +186,7 @@ async function upstreams() {
   const { value } = await read("upstreams");
   return [el("h2", {}, "Upstreams"), value.map((u) => [
     el("h3", {}, u.name), el("p", {}, `${u.state || (u.path ? "files" : "")}`, u.cause && ` · ${u.cause}`, u.last_answer && ` · last answer ${ago(u.last_answer)}`,
-      u.unanswered_since && ` · oldest request without an answer ${ago(u.unanswered_since)}`),
+      (u.open_since || u.unanswered_since) && ` · oldest request without an answer ${ago(u.open_since || u.unanswered_since)}`),
     table(`Servers of ${u.name}`, ["Endpoint", "Priority", "Scopes", "Last answer", "Unreachable since"], (u.replicas || []).map((r) => [r.endpoint, r.priority, r.sessions, ago(r.last_answer), ago(r.unreachable_since)])),
     table(`Scopes of ${u.name}`, ["Scope", "State", "Clients", "Streams", "Last response", "Last error", "Types not answered"], u.sessions.slice(0, 1000).map((s) => [
       s.scope, s.state, s.clients, s.streams, ago(s.last_response), s.last_error, (s.unanswered || []).concat(s.unavailable || []).map(short).join(", ")])),

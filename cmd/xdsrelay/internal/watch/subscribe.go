@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -30,7 +29,7 @@ func Subscriptions(types, names []string) ([]Subscription, error) {
 		return &subs[i]
 	}
 	for _, t := range types {
-		url, err := typeURL(t)
+		url, err := keyer.ParseType(t)
 		if err != nil {
 			return nil, err
 		}
@@ -61,18 +60,3 @@ func Subscriptions(types, names []string) ([]Subscription, error) {
 }
 
 const typePrefix = "type.googleapis.com/"
-
-// typeURL resolves what somebody typed for a type.
-func typeURL(s string) (string, error) {
-	if url, ok := keyer.TypeURL(s); ok {
-		return url, nil
-	}
-	switch {
-	case strings.Contains(s, "/"):
-		return s, nil
-	case strings.Contains(s, "."):
-		return typePrefix + s, nil
-	default:
-		return "", fmt.Errorf("unknown type %q: expected a type URL or one of %s", s, strings.Join(keyer.ShortNames(), ", "))
-	}
-}
