@@ -57,11 +57,12 @@ func (p *delivery) cluster(r *wire.Resource, isNew bool) {
 	if !ok {
 		return
 	}
-	p.clusters = append(p.clusters, sentCluster{name, isNew})
+	p.clusters = append(p.clusters, sentCluster{name, isNew, p.writer.typeSub.list.mayHaveAll()})
 }
 
 // sentCluster is a cluster of type EDS that a delivery sends.
 type sentCluster struct {
 	endpoints string // name of its ClusterLoadAssignment
 	isNew     bool
+	mayBeNew  bool // the client showed a version of a list, which does not say what it has
 }

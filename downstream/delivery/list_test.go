@@ -159,6 +159,34 @@ func TestCurrentList_ACK5_ABS3(t *testing.T) {
 	}
 }
 
+// Routes wait longer for a list that the server has begun to send: its quiet time is as long as the wait, and begins later
+// (RES-2, WARM-4).
+func TestWaitsForListThatSettles_RES2_WARM4(t *testing.T) {
+	for name, settles := range map[string]bool{"RES-2 the list is complete": true, "RES-2 the list is never complete": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, cache.Limits{})
+				c := b.joinAs(bareForm)
+				c.show(cds, "before", "*")
+				c.show(rds, "before", "r")
+				b.connect(0)
+				b.says(cds, "+a@1")
+				b.says(rds, "+r@2")
+				wait := func(p *Pace) { p.ListWait = time.Second }
+				<-time.After(time.Second)
+				b.expect(c.listsWithin(wait))
+				if settles {
+					b.settle()
+					b.expect(c.listsWithin(wait), "CDS a1", "RDS r2")
+					return
+				}
+				<-time.After(time.Second)
+				b.expect(c.listsWithin(wait), "RDS r2")
+			})
+		})
+	}
+}
+
 // A cluster that a client may not have holds up nothing: the client could tell by the time (ACC-3, WARM-4).
 func TestHiddenClustersHoldUpNothing_ACC3_WARM4(t *testing.T) {
 	for _, form := range []Form{bareForm, {}} {

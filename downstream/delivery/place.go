@@ -66,6 +66,7 @@ type Change struct {
 // end (SUB-8): where "*" begins in one store as names end in others, its change comes first.
 func (c *Place) Update(ch *Change) {
 	begun := c.find(ch.TypeURL) == nil
+	c.subscriber.hasClusters(ch)
 	var u update
 	c.store.Edit(func() { u = c.change(ch) })
 	w := u.typeSub

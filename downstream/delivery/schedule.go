@@ -18,6 +18,9 @@ type schedule struct {
 	store  *cache.Store // has the clock
 	at     time.Time    // when the Collect began, once that was asked for
 	next   time.Time    // when something may go out that waits for its time; zero: nothing does
+	// warmUntil is up to when listeners and routes wait for the first word of the clusters of a client that
+	// came back (WARM-4); zero: they do not.
+	warmUntil time.Time
 
 	// In the order in which types are sent. They lie in the schedule itself, which costs no
 	// memory of its own, unless there are more than it has room for.
@@ -69,6 +72,7 @@ type typeDue struct {
 	known      bool      // something is known of what the client subscribes to
 	held       bool      // it waits for endpoints of new clusters (WARM-4)
 	incomplete bool      // a list that would take from the client what it holds (RES-2)
+	settles    bool      // of that: the server has begun to send what it lacks
 	since      time.Time // of that: when the client asked
 }
 
@@ -174,10 +178,13 @@ func (s *schedule) renewDue(w *typeSub) bool {
 
 // waitForEndpoints makes listeners and routes wait for the endpoints of new clusters (WARM-4).
 func (s *schedule) waitForEndpoints(of *warming) {
-	if len(of.clusters) == 0 {
+	end := s.warmUntil
+	if len(of.clusters) > 0 {
+		end = notify.Later(end, of.since.Add(s.WarmWait))
+	}
+	if end.IsZero() {
 		return
 	}
-	end := of.since.Add(s.WarmWait)
 	if !s.now().Before(end) {
 		of.clusters = nil
 		return
@@ -317,7 +324,11 @@ func (s *schedule) waitForLists() {
 		if !d.incomplete || !d.adds {
 			continue
 		}
-		if end := d.since.Add(s.ListWait); s.now().Before(end) {
+		wait := s.ListWait
+		if d.settles {
+			wait *= 2 // its quiet time is as long, and begins later
+		}
+		if end := d.since.Add(wait); s.now().Before(end) {
 			until = end
 			s.later(end)
 		}

@@ -110,6 +110,11 @@ func (s *subscribed) open() bool {
 	return s.hasFollower(func(f *follower) bool { return f.Collection().Awaited() })
 }
 
+// settles reports whether the server has begun to send a collection, and may have more members.
+func (s *subscribed) settles() bool {
+	return s.hasFollower(func(f *follower) bool { return f.Collection().Awaited() && f.Collection().Answered() })
+}
+
 // has reports whether the client was sent what it subscribes to under a name.
 func (s *subscribed) has(name string) bool {
 	if sub := s.names.get(name); sub != nil {

@@ -1,6 +1,11 @@
 package delivery
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/notify"
+)
 
 // survey adds what is due in one store. It records for each type up to which change all later
 // types of this store were sent and acknowledged (progress.later).
@@ -38,8 +43,11 @@ func (s *schedule) survey(c *Place) {
 		d.heartbeats = d.heartbeats || (renew && !w.list.full)
 		d.again = d.again || w.again.due()
 		d.known = d.known || !w.lacksAll()
+		if w.rank == cache.RankCluster && w.progress.shown && s.WarmWait > 0 && !w.subs.anyKnown() {
+			s.warmUntil = notify.Later(s.warmUntil, w.list.begun.Add(s.WarmWait))
+		}
 		if s.incomplete(w) {
-			d.incomplete = true
+			d.incomplete, d.settles = true, d.settles || w.subs.settles()
 			if d.since.IsZero() || w.list.begun.Before(d.since) {
 				d.since = w.list.begun
 			}

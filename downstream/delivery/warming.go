@@ -48,7 +48,8 @@ func (s *Subscriber) sendEndpoints(p *delivery, due *schedule) (more bool) {
 	}
 	leads := s.leadsTraffic()
 	for _, cluster := range p.clusters {
-		if cluster.isNew && leads && due.WarmWait > 0 {
+		isNew := cluster.isNew || cluster.mayBeNew && !s.asksFor(cluster.endpoints)
+		if isNew && leads && due.WarmWait > 0 {
 			if len(s.clusters) == 0 {
 				s.clusters, s.since = make(map[string]struct{}), due.now()
 			}
@@ -64,13 +65,34 @@ func (s *Subscriber) sendEndpoints(p *delivery, due *schedule) (more bool) {
 	return more
 }
 
+// asksFor reports whether the client subscribes to endpoints.
+func (s *Subscriber) asksFor(endpoints string) bool {
+	return slices.ContainsFunc(s.places, func(c *Place) bool {
+		w := c.find(cache.EndpointType)
+		return w != nil && w.subs.names.get(endpoints) != nil
+	})
+}
+
+// hasClusters takes the endpoints that a client asks for first on its stream, when it comes back: it has their
+// clusters from before, and does not wait for them.
+func (s *Subscriber) hasClusters(ch *Change) {
+	if s == nil || len(s.clusters) == 0 || ch.TypeURL != cache.EndpointType || ch.VersionInfo == "" && ch.Versions.Len() == 0 || s.asksForEndpoints() {
+		return
+	}
+	for _, n := range ch.Subscribe {
+		if _, waits := s.clusters[n.Spelling]; waits {
+			s.clusters = smallmap.Without(s.clusters, n.Spelling)
+		}
+	}
+}
+
 // warms reports whether it matters which clusters a Collect sends: the client's endpoints go
 // again behind them (WARM-3), or its listeners and routes wait for them (WARM-4).
 func (s *Subscriber) warms(due *schedule) bool {
 	if due.WarmWait > 0 && s.leadsTraffic() {
 		return true
 	}
-	return !due.state && slices.ContainsFunc(s.places, func(c *Place) bool { return c.find(cache.EndpointType) != nil })
+	return !due.state && s.asksForEndpoints()
 }
 
 // leadsTraffic reports whether the client has listeners or routes, which may lead traffic to
@@ -82,6 +104,11 @@ func (s *Subscriber) leadsTraffic() bool {
 			return w.rank.FollowsClusters() && w.progress.led || w.rank == cache.RankCluster && w.progress.shown
 		})
 	})
+}
+
+// asksForEndpoints reports whether the client subscribes to any.
+func (s *Subscriber) asksForEndpoints() bool {
+	return slices.ContainsFunc(s.places, func(c *Place) bool { return c.find(cache.EndpointType) != nil })
 }
 
 // sendEndpoints has endpoints sent again that the client subscribes to.

@@ -143,3 +143,128 @@ func TestShowsRoutesLater_WARM4(t *testing.T) {
 		})
 	}
 }
+
+// A list does not say which of its clusters a client that comes back has. Its subscriptions to endpoints do: routes wait for
+// the endpoints of the other clusters alone (WARM-4).
+func TestReturnsWithList_WARM4(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asks, asksLater string // for endpoints, before and after the list
+		first           bool   // it shows no version
+		waits           bool
+	}{
+		"WARM-4 it asks for those of another cluster":      {asks: "old", waits: true},
+		"WARM-4 it asks for those of the cluster":          {asks: "new"},
+		"WARM-4 it asks for those of the cluster later":    {asksLater: "new"},
+		"WARM-4 it asks for those of another one later":    {asksLater: "old", waits: true},
+		"WARM-4 it asks for none":                          {waits: true},
+		"WARM-4 it begins, and asks for those of no other": {first: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t, cache.Limits{})
+				keeper := b.join()
+				keeper.sub(cds, "*")
+				keeper.sub(rds, "r")
+				b.connect(0)
+				r := response(cds)
+				r.Resources = append(r.Resources, clusterResource(t, "new", "1"))
+				if err := b.apply(0, r); err != nil {
+					t.Fatal(err)
+				}
+				b.says(rds, "+r@2")
+				b.settle()
+				p := b.joinAs(bareForm)
+				show := func(typeURL string, spellings ...string) {
+					if version := "before"; tc.first {
+						p.sub(typeURL, spellings...)
+					} else {
+						p.show(typeURL, version, spellings...)
+					}
+				}
+				collect := func() (routes bool) {
+					t.Helper()
+					for more := true; more; {
+						pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
+						pace.WarmWait = time.Second
+						batches, left, err := p.s.Collect(pace)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, batch := range batches {
+							routes = routes || batch.TypeURL == rds
+						}
+						more = left.More
+					}
+					return routes
+				}
+				if tc.asks != "" {
+					show(eds, tc.asks) // whose endpoints nobody knows
+				}
+				show(cds, "*")
+				sent := collect()
+				if tc.asksLater != "" {
+					show(eds, tc.asksLater)
+				}
+				show(rds, "r")
+				if sent = collect() || sent; sent == tc.waits {
+					t.Errorf("the route goes at once: %t", sent)
+				}
+				<-time.After(time.Second)
+				if sent = collect() || sent; !sent {
+					t.Error("the route does not go in time")
+				}
+			})
+		})
+	}
+}
+
+// Routes of a client that comes back wait until the relay knows something of its clusters (WARM-4).
+func TestReturnsBeforeClusters_WARM4(t *testing.T) {
+	for name, returns := range map[string]bool{"WARM-4 a client that comes back": true, "WARM-4 a client that begins": false} {
+		for _, answered := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBed(t, cache.Limits{})
+					p := b.join()
+					if returns {
+						p.presents(cds, "old@1", "*")
+						p.presents(rds, "r@1", "r")
+					} else {
+						p.sub(cds, "*")
+						p.sub(rds, "r")
+					}
+					b.connect(0)
+					collect := func(want ...string) {
+						t.Helper()
+						var got []string
+						for more := true; more; {
+							pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
+							pace.WarmWait, pace.RemovalWait = time.Second, time.Minute
+							batches, left, err := p.s.Collect(pace)
+							if err != nil {
+								t.Fatal(err)
+							}
+							for _, batch := range batches {
+								got = append(got, p.render(batch))
+							}
+							more = left.More
+						}
+						b.expect(got, want...)
+					}
+					b.says(rds, "+r@2")
+					if !returns {
+						collect("RDS +r@2")
+						return
+					}
+					collect()
+					if answered {
+						b.says(cds, "+old@1")
+					} else {
+						<-time.After(time.Second)
+					}
+					collect("RDS +r@2")
+				})
+			})
+		}
+	}
+}

@@ -46,13 +46,18 @@ func directFaults() []fault {
 		withheld = "the control plane waits for an acknowledgement that the Envoy withholds while a cluster warms"
 		beats    = "the Envoy treats a list of heartbeats as an empty list"
 		sent     = "the control plane takes a rejected listener for one that the Envoy has, and does not send it again when its cluster is there"
+		early    = "requests fail: the Envoy has the new route before the new cluster serves"
 		failing  = "requests fail: the old cluster is gone before the new one serves"
 	)
 	delta := []form{deltaADS, deltaPerType}
 	return []fault{
 		{
-			scenario: "the server restarts, a route moved to a new cluster meanwhile", forms: []form{deltaADS}, sometimes: true,
-			seen: "requests fail: the Envoy has the new route before the new cluster serves",
+			scenario: "the server restarts, a route moved to a new cluster meanwhile", forms: []form{deltaADS, stateADS}, sometimes: true,
+			seen: early,
+		},
+		{
+			scenario: "the server restarts, a route moved to a new cluster meanwhile, beside the old one", forms: []form{deltaADS, stateADS},
+			sometimes: true, seen: early,
 		},
 		{scenario: "changed cluster, ordinary control plane", forms: []form{deltaADS, stateADS}, seen: silent},
 		{scenario: "3 of 100 clusters invalid, an Envoy joins", forms: delta, seen: whole},
@@ -74,5 +79,11 @@ func directFaults() []fault {
 	}
 }
 
-// relayFaults is what the relay does not do yet: nothing that is known.
-func relayFaults() []fault { return nil }
+// relayFaults is what the relay does not do.
+func relayFaults() []fault {
+	const unknown = "requests fail: the list of clusters lacks the old one, which a relay that restarted without a disk does not have, and the Envoy drops it before it has the new route"
+	return []fault{{
+		scenario: "the server restarts, a route moved to a new cluster meanwhile", forms: []form{stateADS, stateOnDelta},
+		requirement: "ADS-4", seen: unknown, sometimes: true,
+	}}
+}

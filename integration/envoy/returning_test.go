@@ -24,8 +24,14 @@ func returningScenarios() []scenario {
 		name: "the server restarts, contents changed meanwhile", proves: "RES-2 RES-11", forms: everyForm,
 		behaviour: plane.GoControlPlane(), play: func(w *world) { returning(w, true) },
 	}, {
-		name: "the server restarts, a route moved to a new cluster meanwhile", proves: "RES-11 ADS-4 WARM-4", forms: []form{deltaADS},
-		play: returningElsewhere,
+		name: "the server restarts, a route moved to a new cluster meanwhile", proves: "RES-11 ADS-4 WARM-4", forms: adsForms,
+		play: func(w *world) { returningElsewhere(w, true) },
+	}, {
+		name: "the server restarts, a route moved to a new cluster meanwhile, beside the old one", proves: "RES-11 WARM-4", forms: adsForms,
+		play: func(w *world) { returningElsewhere(w, false) },
+	}, {
+		name: "the relay restarts from its disk, a route moved to a new cluster meanwhile", proves: "SUR-1 ADS-4 WARM-4", forms: adsForms, only: relayed, disk: true,
+		play: func(w *world) { returningElsewhere(w, true) },
 	}}
 }
 
@@ -61,18 +67,19 @@ func numbered(i int, addr string, timeout int) *clusterv3.Cluster {
 	return c
 }
 
-// returningElsewhere has an Envoy come back with a cluster that is gone, and a route to one that it does not know.
-func returningElsewhere(w *world) {
+// returningElsewhere has an Envoy come back with a cluster, which may be gone, and a route to one that it does not know.
+func returningElsewhere(w *world, gone bool) {
 	a, b := w.backend("a"), w.backend("b")
 	w.plane.Set(w.cluster("old"), endpoints("old", a), w.listener("web", "routes"), route("routes", "old"))
 	e := w.envoy("returning")
 	w.need(soon, "backend a answers", w.answers(e, "web", "a"))
 	load := traffic.StartLoad(w.t, e.Addr("web"), "", 5*time.Millisecond)
 	w.down()
-	w.plane.Apply(plane.Change{
-		Set:    []plane.Resource{plane.Named(w.cluster("new")), plane.Named(endpoints("new", b)), plane.Named(route("routes", "new"))},
-		Remove: []plane.Key{plane.KeyOf(w.cluster("old")), plane.KeyOf(endpoints("old", a))},
-	})
+	change := plane.Change{Set: []plane.Resource{plane.Named(w.cluster("new")), plane.Named(endpoints("new", b)), plane.Named(route("routes", "new"))}}
+	if gone {
+		change.Remove = []plane.Key{plane.KeyOf(w.cluster("old")), plane.KeyOf(endpoints("old", a))}
+	}
+	w.plane.Apply(change)
 	w.up()
 	w.within(returnLimit, "the new route is in use", w.answers(e, "web", "b"))
 	load.Stop()
