@@ -17,6 +17,8 @@ type Peer struct {
 	SPIFFE string
 	// Subject is the certificate's distinguished name as in RFC 2253.
 	Subject string
+	// Issuer is the distinguished name of the CA that issued the certificate.
+	Issuer string
 	// DNS, URIs, Emails and IPs are the certificate's alternative names; the
 	// SPIFFE ID is among the URIs.
 	DNS, URIs, Emails, IPs []string
@@ -72,6 +74,19 @@ func (p *Peer) Identity() string {
 	return ""
 }
 
+// Account gives the text by which shares of limits are counted; "" if nobody knows the client. Two CAs, or two issuers
+// of tokens, may give the same name to different clients: each name counts for its issuer.
+func (p *Peer) Account() string {
+	name, issuer := p.Identity(), p.Issuer
+	if p.SPIFFE == "" && p.Subject == "" && p.Token != nil {
+		issuer = p.Token.Issuer
+	}
+	if name == "" || issuer == "" {
+		return name
+	}
+	return name + "\x00" + issuer
+}
+
 // PeerFromCertificate gives the identity in a client's leaf certificate, which
 // the caller has verified: the first of tls.ConnectionState's VerifiedChains.
 // nil gives the zero Peer. Addr is left to the caller.
@@ -81,6 +96,7 @@ func PeerFromCertificate(leaf *x509.Certificate) Peer {
 	}
 	p := Peer{
 		Subject: leaf.Subject.String(),
+		Issuer:  leaf.Issuer.String(),
 		DNS:     leaf.DNSNames,
 		Emails:  leaf.EmailAddresses,
 	}

@@ -134,7 +134,9 @@ func (r *routes) Accepted(store *cache.Store, typeURL string) bool {
 }
 
 func (r *routes) visitor(typeURL string) visitor {
-	return visitor{quota.ClientOf(r.peer), r.member.id, typeURL}
+	who := quota.ClientOf(r.peer)
+	who.Identity = r.peer.Identity() // it is the same client when another CA issues its certificate
+	return visitor{who, r.member.id, typeURL}
 }
 
 // Scoped implements downstream.Routes.

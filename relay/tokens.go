@@ -16,8 +16,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
+	"github.com/xdsrelay/xdsrelay/relay/load"
 )
 
 // tokenCheck is how often the tokens of open streams are looked at: with the tolerance between
@@ -72,7 +74,10 @@ func (t *bearers) of(ctx context.Context, from string, values []string) (context
 	}
 	var token *bearer.Token
 	if err == nil {
-		token, err = verifier.Verify(ctx, raw)
+		token, err = verifier.Verify(ctx, raw, func(ctx context.Context) (func(), error) {
+			turn, err := t.relay.admission.Token(ctx, load.From{Party: quota.Client{Address: quota.AddressOf(from)}, Connection: client})
+			return turn.Done, err
+		})
 	}
 	if bad, ok := errors.AsType[*bearer.Error](err); ok {
 		t.relay.door.TokenRefused(from, string(bad.Reason))
@@ -80,6 +85,9 @@ func (t *bearers) of(ctx context.Context, from string, values []string) (context
 			return ctx, status.Error(codes.Unavailable, bad.Error())
 		}
 		return ctx, unauthenticated(bad)
+	}
+	if err != nil {
+		return ctx, admission{t.relay.admission, t.relay.metrics.Downstream()}.refuse(err)
 	}
 	return identity.WithToken(ctx, token), nil
 }

@@ -1,6 +1,7 @@
 package bearer_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -95,7 +96,7 @@ func TestClaims_ACC1(t *testing.T) {
 		"a number as audience":     {tokens.Claims{"aud": 1}, bearer.Malformed},
 		"a text as expiry":         {tokens.Claims{"aud": "xds", "exp": "never"}, bearer.Malformed},
 	} {
-		_, err := v.Verify(t.Context(), issuer.Token(tt.claims))
+		_, err := v.Verify(t.Context(), issuer.Token(tt.claims), nil)
 		if got := reasonOf(t, err); got != tt.want {
 			t.Errorf("ACC-1: %s: %q, want %q", text, got, tt.want)
 		}
@@ -109,7 +110,7 @@ func TestToken_ACC1(t *testing.T) {
 	token, err := v.Verify(t.Context(), issuer.Token(tokens.Claims{
 		"aud": []string{"xds"}, "sub": "system:serviceaccount:shop:web", "jti": "x", "iat": time.Now().Unix(), "nbf": time.Now().Unix(),
 		"kubernetes.io": map[string]any{"namespace": "shop", "pod": map[string]any{"name": "web-1"}},
-	}))
+	}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +186,59 @@ func TestSignatures_ACC1(t *testing.T) {
 		"empty":     {"", bearer.Malformed},
 		"too long":  {issuer.Token(tokens.Claims{"x": strings.Repeat("x", 16<<10)}), bearer.Malformed},
 	} {
-		_, err := v.Verify(t.Context(), tt.token)
+		_, err := v.Verify(t.Context(), tt.token, nil)
 		if got := reasonOf(t, err); got != tt.want {
 			t.Errorf("ACC-1: %s: %q, want %q", text, got, tt.want)
+		}
+	}
+}
+
+// A token that names no key is tried with four keys at most, however many its issuer has (ACC-1).
+func TestKeysTried_ACC1(t *testing.T) {
+	var keys []jose.JSONWebKey
+	var issuers []*tokens.Issuer
+	for i := range 6 {
+		issuer := tokens.NewIssuer(t, name, fmt.Sprint(i))
+		issuers, keys = append(issuers, issuer), append(keys, issuer.Key())
+	}
+	v := verifierOf(t, newFile(t, keys...))
+	for i, issuer := range issuers {
+		issuer.ID = ""
+		want := bearer.Reason("")
+		if i >= 4 {
+			want = bearer.Signature
+		}
+		_, err := v.Verify(t.Context(), issuer.Token(tokens.Claims{"aud": "xds"}), nil)
+		if got := reasonOf(t, err); got != want {
+			t.Errorf("ACC-1: key %d, which the token does not name: %q, want %q", i, got, want)
+		}
+	}
+}
+
+// A signature is verified in its turn. What is no token of a known issuer takes none (LIM-2).
+func TestTurn_LIM2(t *testing.T) {
+	issuer := tokens.NewIssuer(t, name, "1")
+	v := verifierOf(t, newFile(t, issuer.Key()))
+	errLate := errors.New("too late")
+	for text, tt := range map[string]struct {
+		claims      tokens.Claims
+		late        bool
+		turns, ends int
+	}{
+		"good":           {tokens.Claims{"aud": "xds"}, false, 1, 1},
+		"too late":       {tokens.Claims{"aud": "xds"}, true, 1, 0},
+		"another issuer": {tokens.Claims{"aud": "xds", "iss": "https://other.test"}, false, 0, 0},
+	} {
+		turns, ends := 0, 0
+		_, err := v.Verify(t.Context(), issuer.Token(tt.claims), func(context.Context) (func(), error) {
+			turns++
+			if tt.late {
+				return nil, errLate
+			}
+			return func() { ends++ }, nil
+		})
+		if turns != tt.turns || ends != tt.ends || errors.Is(err, errLate) != tt.late {
+			t.Errorf("LIM-2: %s: %d turns, %d of them ended, %v", text, turns, ends, err)
 		}
 	}
 }
@@ -212,10 +263,10 @@ func TestEmbeddedKey_ACC1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Verify(t.Context(), token); reasonOf(t, err) != bearer.Signature {
+	if _, err := v.Verify(t.Context(), token, nil); reasonOf(t, err) != bearer.Signature {
 		t.Errorf("ACC-1: an embedded key: %v", err)
 	}
-	if _, err := v.Verify(t.Context(), thief.Token(tokens.Claims{"aud": "xds"})); reasonOf(t, err) != bearer.Signature {
+	if _, err := v.Verify(t.Context(), thief.Token(tokens.Claims{"aud": "xds"}), nil); reasonOf(t, err) != bearer.Signature {
 		t.Errorf("ACC-1: another's key: %v", err)
 	}
 }
@@ -251,7 +302,7 @@ func TestFile_ACC1(t *testing.T) {
 	file := newFile(t, old.Key())
 	v := verifierOf(t, file)
 	claims := tokens.Claims{"aud": "xds"}
-	token, err := v.Verify(t.Context(), old.Token(claims))
+	token, err := v.Verify(t.Context(), old.Token(claims), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +315,7 @@ func TestFile_ACC1(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Verify(t.Context(), next.Token(claims)); reasonOf(t, err) != bearer.Signature {
+	if _, err := v.Verify(t.Context(), next.Token(claims), nil); reasonOf(t, err) != bearer.Signature {
 		t.Errorf("ACC-1: %v", err)
 	}
 	if err := v.Check(token, time.Now()); err != nil {
@@ -277,7 +328,7 @@ func TestFile_ACC1(t *testing.T) {
 	if err := v.Check(token, time.Now()); reasonOf(t, err) != bearer.Withdrawn {
 		t.Errorf("ACC-1: %v", err)
 	}
-	if _, err := v.Verify(t.Context(), next.Token(claims)); err != nil {
+	if _, err := v.Verify(t.Context(), next.Token(claims), nil); err != nil {
 		t.Errorf("a token of the new key: %v", err)
 	}
 	var nobody *bearer.Verifier
@@ -364,11 +415,11 @@ func TestURL_ACC1(t *testing.T) {
 	s.serves(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(tokens.KeySet(t, old.Key())) })
 	v, _ := s.verifier(t, s.ca(t))
 	claims := tokens.Claims{"aud": "xds"}
-	if _, err := v.Verify(t.Context(), old.Token(claims)); err != nil {
+	if _, err := v.Verify(t.Context(), old.Token(claims), nil); err != nil {
 		t.Fatalf("the first token waits for the keys: %v", err)
 	}
 	for range 20 {
-		if _, err := v.Verify(t.Context(), next.Token(claims)); reasonOf(t, err) != bearer.Signature {
+		if _, err := v.Verify(t.Context(), next.Token(claims), nil); reasonOf(t, err) != bearer.Signature {
 			t.Errorf("ACC-1: %v", err)
 		}
 	}
@@ -405,7 +456,7 @@ func TestURLUnusable_ACC1(t *testing.T) {
 		if err := <-reports; err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", text, err, tt.want)
 		}
-		if _, err := v.Verify(t.Context(), issuer.Token(tokens.Claims{"aud": "xds"})); reasonOf(t, err) != bearer.NoKeys {
+		if _, err := v.Verify(t.Context(), issuer.Token(tokens.Claims{"aud": "xds"}), nil); reasonOf(t, err) != bearer.NoKeys {
 			t.Errorf("ACC-1: %s: %v", text, err)
 		}
 	}

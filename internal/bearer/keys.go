@@ -16,8 +16,10 @@ import (
 const (
 	// maxKeySet bounds a set of keys, in bytes.
 	maxKeySet = 1 << 20
-	// maxKeys bounds the keys of a set: a token without a key ID is tried with each.
+	// maxKeys bounds the keys of a set.
 	maxKeys = 100
+	// maxTried bounds the keys that a token is tried with: each takes the time of a signature.
+	maxTried = 4
 	// minRSA is the least length of RSA keys, in bits.
 	minRSA = 2048
 )
@@ -100,8 +102,8 @@ func algorithmsOf(key any) []jose.SignatureAlgorithm {
 	return nil
 }
 
-// may lists the keys that may have signed by an algorithm: those with a key ID, or all if the token
-// names none.
+// may lists the first keys that may have signed by an algorithm, at most maxTried: those with a key ID, or any if the
+// token names none.
 func (s keySet) may(id, algorithm string) (keys keySet) {
 	for _, key := range s {
 		if id != "" && key.KeyID != id || key.Algorithm != "" && key.Algorithm != algorithm {
@@ -111,6 +113,9 @@ func (s keySet) may(id, algorithm string) (keys keySet) {
 			if string(a) == algorithm {
 				keys = append(keys, key)
 			}
+		}
+		if len(keys) == maxTried {
+			break
 		}
 	}
 	return keys

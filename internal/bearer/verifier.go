@@ -74,9 +74,12 @@ func (v *Verifier) Close() {
 	}
 }
 
-// Verify verifies a token. The error is an *[Error]. It may wait for keys of a new ID, as long as
-// ctx lasts and for fetchTime at most.
-func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
+// Turn waits until a signature may be verified, which takes a processor. The caller calls done after that.
+type Turn func(ctx context.Context) (done func(), err error)
+
+// Verify verifies a token, in its turn; nil: at once. The error is an *[Error], or that of turn. It may wait for keys of a
+// new ID, as long as ctx lasts and for fetchTime at most, and has no turn then.
+func (v *Verifier) Verify(ctx context.Context, raw string, turn Turn) (*Token, error) {
 	if len(raw) > maxToken {
 		return nil, &Error{Malformed}
 	}
@@ -95,7 +98,7 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 	}
 	var claims jwt.Claims
 	all := make(map[string]any)
-	key, err := i.signer(ctx, parsed.Headers[0], func(key any) bool { return parsed.Claims(key, &claims, &all) == nil })
+	key, err := i.signer(ctx, parsed.Headers[0], turn, func(key any) bool { return parsed.Claims(key, &claims, &all) == nil })
 	if err != nil {
 		return nil, err
 	}
@@ -111,12 +114,19 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 
 // signer finds the key that verifies a token. If there is none with the token's key ID, the issuer
 // may have a new one.
-func (i *issuer) signer(ctx context.Context, header jose.Header, verify func(key any) bool) (*verifyingKey, error) {
+func (i *issuer) signer(ctx context.Context, header jose.Header, turn Turn, verify func(key any) bool) (*verifyingKey, error) {
 	set := i.keys.now()
 	may := set.may(header.KeyID, header.Algorithm)
 	if len(may) == 0 {
 		set = i.keys.fresh(ctx)
 		may = set.may(header.KeyID, header.Algorithm)
+	}
+	if len(may) > 0 && turn != nil {
+		done, err := turn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 	}
 	for n := range may {
 		if verify(may[n].Key) {

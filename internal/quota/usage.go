@@ -35,7 +35,7 @@ type Client struct {
 
 // ClientOf returns who a client is.
 func ClientOf(p *keyer.Peer) Client {
-	return Client{Address: AddressOf(p.Addr), Identity: p.Identity()}
+	return Client{Address: AddressOf(p.Addr), Identity: p.Account()}
 }
 
 // Result is whether a client gets what it asks for.
@@ -131,6 +131,9 @@ func AddTo[K comparable](counts map[K]int, key K, n int) {
 	}
 }
 
+// loopbackBits are the bits of 127.0.0.0/8: every process of the machine has all of it.
+const loopbackBits = 8
+
 // networkBits are the bits of an IPv6 address that count as one address: who has one has the others.
 const networkBits = 64
 
@@ -154,8 +157,11 @@ func AddressAt(end net.Addr) netip.Prefix {
 func prefixOf(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	bits := addr.BitLen()
-	if addr.Is6() {
+	switch {
+	case addr.Is6():
 		bits = networkBits
+	case addr.IsLoopback():
+		bits = loopbackBits
 	}
 	prefix, _ := addr.Prefix(bits) // fails only for a wrong number of bits, and for no address
 	return prefix

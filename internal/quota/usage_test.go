@@ -3,6 +3,8 @@ package quota
 import (
 	"iter"
 	"testing"
+
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // gathering is a usage with its members.
@@ -111,5 +113,36 @@ func TestCrowd_LIM1(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { f(&gathering{T: t, limit: Limit{Most: 100, Share: 0.05}}) })
+	}
+}
+
+// Every process of a machine has all of 127.0.0.0/8.
+func TestLoopback_LIM1(t *testing.T) {
+	for text, want := range map[string]string{
+		"127.0.0.1:1": "127.0.0.0/8", "127.200.3.4:1": "127.0.0.0/8", "[::ffff:127.0.0.9]:1": "127.0.0.0/8",
+		"[::1]:1": "::/64", "10.0.0.1:1": "10.0.0.1/32",
+	} {
+		if got := AddressOf(text).String(); got != want {
+			t.Errorf("LIM-1: %s counts as %s, want %s", text, got, want)
+		}
+	}
+}
+
+// Two CAs, or two issuers of tokens, may give one name to two clients.
+func TestSameName_LIM1(t *testing.T) {
+	for text, of := range map[string]func(issuer string) keyer.Peer{
+		"certificate": func(issuer string) keyer.Peer { return keyer.Peer{Subject: "CN=web", Issuer: issuer} },
+		"SPIFFE ID":   func(issuer string) keyer.Peer { return keyer.Peer{SPIFFE: "spiffe://td/web", Issuer: issuer} },
+		"token": func(issuer string) keyer.Peer {
+			return keyer.Peer{Token: &keyer.Token{Issuer: issuer, Subject: "web"}}
+		},
+	} {
+		one, other, again := of("CN=one"), of("CN=other"), of("CN=one")
+		if ClientOf(&one) == ClientOf(&other) || ClientOf(&one) != ClientOf(&again) {
+			t.Errorf("LIM-1: %s: %v, %v, %v", text, ClientOf(&one), ClientOf(&other), ClientOf(&again))
+		}
+	}
+	if nobody := (keyer.Peer{Issuer: "CN=one"}); ClientOf(&nobody).Identity != "" {
+		t.Error("LIM-1: a client without a name counts for its issuer")
 	}
 }

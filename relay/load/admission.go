@@ -14,13 +14,14 @@ type Work string
 // The works.
 const (
 	Handshake Work = "handshake" // of a new connection
+	Token     Work = "token"     // the signature of a client's bearer token
 	Join      Work = "join"      // a client's first request: what is cached for it is handed to its stream
 	Poll      Work = "poll"      // of a client that presents a version
 	Scope     Work = "scope"     // a new scope asks its control plane
 )
 
 // Works lists them.
-func Works() []Work { return []Work{Handshake, Join, Poll, Scope} }
+func Works() []Work { return []Work{Handshake, Token, Join, Poll, Scope} }
 
 // Reason is why somebody is refused. It is a metric's label.
 type Reason string
@@ -176,6 +177,11 @@ func (a *Admission) Begin(ctx context.Context, from From, meanwhile func(context
 // Without an error Done is to be called.
 func (a *Admission) Join(ctx context.Context, from From) (*Turn, error) {
 	return a.begin(ctx, Join, &a.places.queues.joins, from)
+}
+
+// Token is Join for the signature of a client's bearer token.
+func (a *Admission) Token(ctx context.Context, from From) (*Turn, error) {
+	return a.begin(ctx, Token, &a.places.queues.joins, from)
 }
 
 // Poll is Join for a poll of a client that says that it was served before. Polls and joins have their turns one
