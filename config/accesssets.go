@@ -108,11 +108,14 @@ func (s *accessSection) allowed(c *Config) rules.AccessConfig {
 	for _, r := range s.rules {
 		of.Rules = append(of.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == Allow, Secrets: r.Secrets})
 	}
-	for _, url := range typeURLs(c.Types.Secret) {
+	for _, url := range c.SecretTypeURLs() {
 		of.Types[url] = true
 	}
 	return of
 }
+
+// SecretTypeURLs are the types of types.secret.
+func (c *Config) SecretTypeURLs() []string { return typeURLs(c.Types.Secret) }
 
 // requirements gives what is compiled of verify.
 func (s *accessSection) requirements() []rules.Requirement {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/filewatch"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 )
@@ -56,10 +57,38 @@ func (c *Config) CheckFiles() error {
 
 // FileWarnings gives what CheckFiles finds that is no problem if the operator knows of it.
 func (c *Config) FileWarnings() []*Error {
-	if c.Cache.Dir == "" || !disk.Locked(c.Cache.Dir) {
-		return nil
+	all := c.OpenFiles()
+	if c.Cache.Dir != "" && disk.Locked(c.Cache.Dir) {
+		all = append(all, c.from.errorAt("cache.dir", "a running relay uses %s: a second one does not start with it", c.Cache.Dir))
 	}
-	return []*Error{c.from.errorAt("cache.dir", "a running relay uses %s: a second one does not start with it", c.Cache.Dir)}
+	return all
+}
+
+// OpenFiles warns of files with keys and tokens that every user of the machine may read.
+func (c *Config) OpenFiles() (all []*Error) {
+	look := func(path, file string) {
+		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
+			all = append(all, c.from.errorAt(path, "every user may read %s: chmod o-r, or in Kubernetes a defaultMode of 0440", file))
+		}
+	}
+	servers := map[string]*ServerTLS{"server.tls": c.Server.TLS, "admin.tls": c.Admin.TLS}
+	for i, l := range c.Server.Listeners {
+		servers[fmt.Sprintf("server.listeners[%d].tls", i)] = l.TLS
+	}
+	for _, at := range slices.Sorted(maps.Keys(servers)) {
+		if t := servers[at]; t != nil {
+			look(at+".key_file", t.KeyFile)
+		}
+	}
+	look("admin.tokens_file", c.Admin.TokensFile)
+	for i, u := range c.Upstreams {
+		if u.TLS != nil {
+			look(fmt.Sprintf("upstreams[%d].tls.key_file", i), u.TLS.KeyFile)
+		}
+		look(fmt.Sprintf("upstreams[%d].credentials.token_file", i), u.Credentials.TokenFile)
+	}
+	look("peers.tls.key_file", c.Peers.TLS.KeyFile)
+	return all
 }
 
 // peersFile checks that the file of the CAs of relays that may ask has none that another listener takes.
@@ -171,12 +200,15 @@ func (k *checker) token(path, file string) {
 	}
 }
 
+// maxFile bounds a file of certificates or keys, as it does for a running relay.
+const maxFile = 4 << 20
+
 // read gives the file's content, nil if it has no name or cannot be read.
 func (k *checker) read(path, file string) []byte {
 	if file == "" {
 		return nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := filewatch.Read(file, maxFile)
 	if err == nil {
 		return data
 	}

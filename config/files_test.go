@@ -73,7 +73,7 @@ upstreams:
 	want := strings.Split(inDir(`test.yaml:4:16: server.tls.cert_file: no certificate and key pair with DIR/b.key: tls: private key does not match public key
 test.yaml:6:21: server.tls.client_ca_file: DIR/empty.pem has no certificate in PEM form
 test.yaml:12:16: upstreams[0].tls.ca_file: reading DIR/missing.pem: no such file or directory
-test.yaml:17:18: upstreams[1].tls.cert_file: reading DIR: is a directory
+test.yaml:17:18: upstreams[1].tls.cert_file: reading DIR: expected a regular file
 test.yaml:21:11: upstreams[2].path: reading DIR/missing: no such file or directory
 test.yaml:25:31: upstreams[3].credentials.token_file: reading DIR/empty.pem: expected a token, got an empty file
 test.yaml:29:31: upstreams[4].credentials.token_file: reading DIR/missing: no such file or directory

@@ -97,7 +97,7 @@ func (w *warnings) openSecrets(c *Config) {
 			continue // it refuses those of whom nothing is known
 		}
 		var told []int
-		for _, url := range typeURLs(c.Types.Secret) {
+		for _, url := range c.SecretTypeURLs() {
 			i := set.Rules.AllowsUnknown(url, name)
 			if i < 0 || slices.Contains(told, i) {
 				continue
@@ -117,7 +117,7 @@ func (w *warnings) withoutSecrets(c *Config) {
 	}
 	for _, section := range c.accessSections() {
 		var told []int
-		for _, url := range typeURLs(c.Types.Secret) {
+		for _, url := range c.SecretTypeURLs() {
 			for _, i := range access.Of(section.listener).Rules.WithoutSecrets(url) {
 				if !slices.Contains(told, i) {
 					told = append(told, i)

@@ -64,7 +64,7 @@ func (a adminState) Changes(since time.Time, payloads bool) *admin.Changes {
 				At: c.At, Upstream: s.key.plane, Scope: s.key.scope, TypeURL: c.TypeURL, Name: c.Name, Old: versionOf(c.Before), New: versionOf(c.After),
 			}
 			if payloads {
-				x.Before, x.After = payload.JSON(c.Before, c.TypeURL, payload.BySize), payload.JSON(c.After, c.TypeURL, payload.BySize)
+				x.Before, x.After = a.relay.secrets.JSON(c.Before, c.TypeURL, payload.BySize), a.relay.secrets.JSON(c.After, c.TypeURL, payload.BySize)
 			}
 			v.Changes = append(v.Changes, x)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/relay/load"
@@ -85,10 +86,11 @@ type hub struct {
 	suspect func(*cache.Store) // has a store checked after a panic; it never blocks
 	condemn func(*cache.Store) // has a store rebuilt; likewise
 
-	snapshots *snapshots // nil: none are kept
-	help      *help      // nil: there are no peers
-	answers   bool       // peers may ask
-	orders    *orders    // of operators
+	snapshots *snapshots       // nil: none are kept
+	help      *help            // nil: there are no peers
+	answers   bool             // peers may ask
+	orders    *orders          // of operators
+	secrets   *payload.Secrets // what is never shown, stored or held
 	admission *load.Admission
 
 	running sync.WaitGroup

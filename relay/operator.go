@@ -40,7 +40,7 @@ func (o operator) selectors(c *admin.Command) (hold.Selectors, error) {
 		switch {
 		case err != nil:
 			return nil, admin.Wrong("%v", err)
-		case payload.Secret(typeURL):
+		case o.hub.secrets.Has(typeURL):
 			return nil, admin.Wrong("secrets cannot be held: one that is revoked must go")
 		}
 		all[i] = one
@@ -193,7 +193,7 @@ func (o operator) heldPage(selectors hold.Selectors, now time.Time) *admin.HeldP
 	for _, s := range o.selected(selectors) {
 		for _, x := range s.store.Operator().Held(true) {
 			if selectors.Table(x.TypeURL) {
-				page.Held = append(page.Held, s.viewHeld(&x))
+				page.Held = append(page.Held, s.viewHeld(o.hub.secrets, &x))
 			}
 		}
 	}
@@ -206,7 +206,7 @@ func viewOrder(x *hold.Order) admin.OrderView {
 	}
 }
 
-func (s *session) viewHeld(x *cache.HeldType) admin.HeldView {
+func (s *session) viewHeld(secrets *payload.Secrets, x *cache.HeldType) admin.HeldView {
 	v := admin.HeldView{
 		Upstream: s.key.plane, Scope: s.key.scope, TypeURL: x.TypeURL, Kind: x.Kind, Why: string(x.Why), Since: x.Since, Until: x.Until,
 		Removed: x.Lost, Changed: x.Changed,
@@ -218,8 +218,8 @@ func (s *session) viewHeld(x *cache.HeldType) admin.HeldView {
 		}
 		d := &x.Names[i]
 		n := admin.HeldName{Name: d.Name}
-		n.ReleasedVersion, n.Released = versionOf(d.Released), payload.JSON(d.Released, x.TypeURL, payload.BySize)
-		n.ReceivedVersion, n.Received = versionOf(d.Received), payload.JSON(d.Received, x.TypeURL, payload.BySize)
+		n.ReleasedVersion, n.Released = versionOf(d.Released), secrets.JSON(d.Released, x.TypeURL, payload.BySize)
+		n.ReceivedVersion, n.Received = versionOf(d.Received), secrets.JSON(d.Received, x.TypeURL, payload.BySize)
 		if d.Err != nil {
 			n.Error = d.Err.Code.String() + ": " + d.Err.Message
 		}

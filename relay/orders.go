@@ -20,6 +20,8 @@ import (
 // orders are what operators want held (GATE-4). They are about stores that there are, and about those
 // that come later. With cache.dir they are on the disk before they are carried out.
 type orders struct {
+	secrets *payload.Secrets // immutable; no order is about them
+
 	mu    sync.Mutex // held over a change
 	force atomic.Pointer[hold.Orders]
 }
@@ -41,7 +43,7 @@ func (o *orders) of(key sessionKey) cache.Freezing {
 	}
 	return func(typeURL string, now time.Time) hold.Freeze {
 		all := o.now()
-		if len(all) == 0 || payload.Secret(typeURL) {
+		if len(all) == 0 || o.secrets.Has(typeURL) {
 			return hold.Freeze{}
 		}
 		return all.Of(key.plane, key.scope, typeURL, cache.RankOf(typeURL) == cache.RankEndpoint, now)

@@ -97,7 +97,7 @@ func (r *Relay) newPlane(u config.Upstream, outages *upstream.Outages, obs upstr
 		setTimes(&p.source, &u)
 	}
 	p.source.Upstream = u.Name
-	p.source.Guard, p.source.Unrecorded = guardOf(&u), payload.Secret
+	p.source.Guard, p.source.Unrecorded = guardOf(&u, r.secrets), r.secrets.Has
 	p.source.References = true // for the prefetcher
 	return p, nil
 }
@@ -115,12 +115,12 @@ func setTimes(s *cache.Source, u *config.Upstream) {
 }
 
 // guardOf is the guard of an upstream's stores (SUR-3). A secret that is revoked must go at once.
-func guardOf(u *config.Upstream) hold.Guard {
+func guardOf(u *config.Upstream, secrets *payload.Secrets) hold.Guard {
 	excepted := u.Guard.Passes()
 	return hold.Guard{
 		Share: u.Guard.Removed.Part(), AtLeast: u.Guard.AtLeast, Hold: u.Guard.Hold.Std(), Small: u.Guard.SmallHold.Std(), WentBack: u.Guard.WentBack == config.ReportBack,
 		BehindRelays: u.Guard.BehindRelays,
-		Passes:       func(typeURL string) bool { return payload.Secret(typeURL) || excepted(typeURL) },
+		Passes:       func(typeURL string) bool { return secrets.Has(typeURL) || excepted(typeURL) },
 	}
 }
 

@@ -138,7 +138,7 @@ func (o *overhaul) retime(h *hub) {
 		if p.files == nil {
 			setTimes(&p.source, &u)
 		}
-		p.source.Guard = guardOf(&u)
+		p.source.Guard = guardOf(&u, h.secrets)
 		same := p.config.Settle == u.Settle && p.config.ResumeSettle == u.ResumeSettle && p.config.AbsentAfter == u.AbsentAfter
 		reguard := !reflect.DeepEqual(p.config.Guard, u.Guard)
 		p.config = u

@@ -24,6 +24,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/disk"
 	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/lograte"
+	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
@@ -64,6 +65,7 @@ type Relay struct {
 	gather  prometheus.Gatherer
 	panics  *contain.Panics
 	cache   *cache.Cache
+	secrets *payload.Secrets // what is never shown or stored
 	hub     *hub
 	router  *router
 	ahead   *prefetcher
@@ -131,8 +133,10 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r := &Relay{
 		log: slog.New(lines.Handler()), lines: lines, audit: slog.New(lines.Unlimited()), level: opts.Level,
 		version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry, ready: opts.Serving,
-		checking: make(chan struct{}, 1),
+		checking: make(chan struct{}, 1), secrets: new(payload.Secrets),
 	}
+	r.secrets.Set(cfg.SecretTypeURLs())
+	r.orders.secrets = r.secrets
 	r.door, r.panics = door.New(r.log, collectors.Door()), contain.New(r.log, collectors.Panics())
 	r.workloads = workload.NewSources(r.log, collectors.Workloads(), r.panics)
 	r.repairs, r.outages, r.health.relay = repairs{r, newSuspects()}, outageWatch{r}, r
@@ -143,7 +147,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.hub = &hub{
 		ctx: ctx, cache: r.cache, loads: loadreport.NewScopes(ctx), planes: make(map[string]*plane),
 		linger: cfg.Aggregation.Linger.Std(), log: r.log, sessions: make(map[sessionKey]*session),
-		panics: r.panics, suspect: r.repairs.suspects.add, condemn: r.repairs.suspects.condemn,
+		panics: r.panics, secrets: r.secrets, suspect: r.repairs.suspects.add, condemn: r.repairs.suspects.condemn,
 	}
 	r.hub.loads.Panics = r.panics
 	r.memory = memory{Memory: load.NewMemory(opts.Memory, opts.used), relay: r}

@@ -99,6 +99,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 		secure.discard()
 		return err
 	}
+	r.secrets.Set(cfg.SecretTypeURLs())
 	r.ports.adopt(secure, cfg.Server)
 	r.cache.SetLimits(cacheLimits(cfg.Cache))
 	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))

@@ -23,7 +23,7 @@ func (a adminState) Resources(f *admin.ResourceFilter) iter.Seq[*admin.Resource]
 				return cmp.Or(cmp.Compare(a.TypeURL, b.TypeURL), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 			})
 			for i := range infos {
-				if !yield(viewResource(s.key, &infos[i], f.Payloads)) {
+				if !yield(viewResource(a.relay.secrets, s.key, &infos[i], f.Payloads)) {
 					return
 				}
 			}
@@ -32,10 +32,10 @@ func (a adminState) Resources(f *admin.ResourceFilter) iter.Seq[*admin.Resource]
 }
 
 // viewResource shows one name. Nothing secret is shown, nor what might be and cannot be looked into (OPS-6).
-func viewResource(key sessionKey, i *cache.Info, payloads bool) *admin.Resource {
+func viewResource(secrets *payload.Secrets, key sessionKey, i *cache.Info, payloads bool) *admin.Resource {
 	v := &admin.Resource{Upstream: key.plane, Scope: key.scope, Info: *i}
 	if payloads {
-		v.Payload = payload.JSON(i.Resource, i.TypeURL, payload.BySize)
+		v.Payload = secrets.JSON(i.Resource, i.TypeURL, payload.BySize)
 	}
 	return v
 }

@@ -20,7 +20,7 @@ func TestResourceView_TTL2(t *testing.T) {
 		{"TTL-2 nothing without a ttl", time.Time{}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b, err := json.Marshal(viewResource(sessionKey{plane: "p"}, &cache.Info{Name: "a", Expires: tc.expires}, false))
+			b, err := json.Marshal(viewResource(nil, sessionKey{plane: "p"}, &cache.Info{Name: "a", Expires: tc.expires}, false))
 			if err != nil {
 				t.Fatal(err)
 			}

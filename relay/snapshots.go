@@ -42,6 +42,7 @@ type snapshots struct {
 	panics  *contain.Panics
 	suspect func(*cache.Store) // see hub
 	hurry   chan struct{}      // one slot: snapshots are to be written now
+	secrets *payload.Secrets   // what is not written
 
 	every atomic.Int64 // time.Duration
 	limit atomic.Int64 // of all files in bytes
@@ -77,7 +78,7 @@ func (r *Relay) openSnapshots(d disk.Disk, path string) (*snapshots, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cache.dir: %w", err)
 	}
-	s := &snapshots{folder: folder, log: r.log, metrics: r.metrics.Snapshots(), found: make(map[string]bool), panics: r.panics, suspect: r.repairs.suspects.add, hurry: notify.New()}
+	s := &snapshots{folder: folder, log: r.log, metrics: r.metrics.Snapshots(), found: make(map[string]bool), panics: r.panics, suspect: r.repairs.suspects.add, hurry: notify.New(), secrets: r.secrets}
 	files, err := folder.Headers()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cache.dir: %w", err), folder.Close())
@@ -166,12 +167,12 @@ func (s *snapshots) save(x *session) {
 	if x.disk.dropped || s.isOff(now) || (x.store.Snapshots().Mark() == x.disk.saved && (x.disk.written.IsZero() || now.Sub(x.disk.written) < refreshAfter)) {
 		return
 	}
-	image := x.store.Snapshots().Image(payload.Secret)
+	image := x.store.Snapshots().Image(s.secrets.Has)
 	if len(image.Tables) == 0 && x.disk.written.IsZero() {
 		return // it holds nothing, and never did
 	}
 	h := &snapshot.Header{
-		ID: x.disk.id, Upstream: x.key.plane, Scope: x.key.scope, Written: now, AsOf: notify.Earlier(x.client.connectedAt(now), image.AsOf),
+		ID: x.disk.id, Upstream: x.key.plane, Scope: x.key.scope, Written: now, Secrets: s.secrets, AsOf: notify.Earlier(x.client.connectedAt(now), image.AsOf),
 	}
 	counts, err := s.folder.Save(h, image)
 	if err != nil {

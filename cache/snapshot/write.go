@@ -46,6 +46,8 @@ type Header struct {
 	// AsOf is when the contents were last known to be current. It is before Written if the
 	// control plane was away, or had not confirmed what came from an earlier file.
 	AsOf time.Time
+	// Secrets are the types that Write leaves out, wherever their payloads lie. They are in no file.
+	Secrets *payload.Secrets
 }
 
 // Counts say what is in a file.
@@ -57,7 +59,7 @@ type Counts struct {
 
 // Write writes a snapshot. It leaves out what must not reach a disk (OPS-6).
 func Write(to io.Writer, h *Header, i *cache.Image) (Counts, error) {
-	w := &writer{sum: crc32.New(castagnoli)}
+	w := &writer{sum: crc32.New(castagnoli), secrets: h.Secrets}
 	buffered := bufio.NewWriterSize(io.MultiWriter(to, &w.counts), 1<<16)
 	w.to = io.MultiWriter(buffered, w.sum)
 	w.raw(append([]byte(magic), binary.LittleEndian.AppendUint32(nil, version)...))
@@ -69,7 +71,7 @@ func Write(to io.Writer, h *Header, i *cache.Image) (Counts, error) {
 	w.time(h.AsOf)
 	w.end()
 	for n := range i.Tables {
-		if !payload.Secret(i.Tables[n].TypeURL) {
+		if !w.secrets.Has(i.Tables[n].TypeURL) {
 			w.table(&i.Tables[n])
 		}
 	}
@@ -86,11 +88,12 @@ func Write(to io.Writer, h *Header, i *cache.Image) (Counts, error) {
 }
 
 type writer struct {
-	to     io.Writer
-	sum    hash.Hash32 // of everything so far
-	counts Counts
-	body   []byte // of the record at hand
-	err    error
+	secrets *payload.Secrets
+	to      io.Writer
+	sum     hash.Hash32 // of everything so far
+	counts  Counts
+	body    []byte // of the record at hand
+	err     error
 }
 
 // Write counts bytes on their way to the file.
@@ -107,7 +110,7 @@ func (w *writer) table(t *cache.TableImage) {
 	w.text(t.VersionInfo)
 	w.texts(t.Collections)
 	w.texts(t.Names)
-	leave, lacking := leftOut(t)
+	leave, lacking := w.leftOut(t)
 	w.texts(lacking)
 	w.end()
 	w.counts.Tables++
@@ -132,11 +135,11 @@ func (w *writer) table(t *cache.TableImage) {
 
 // leftOut says which resources of a table are not for a disk, by their place, and which collections may have
 // more members than the disk.
-func leftOut(t *cache.TableImage) (leave map[int]bool, lacking []string) {
+func (w *writer) leftOut(t *cache.TableImage) (leave map[int]bool, lacking []string) {
 	leave, lacking = make(map[int]bool), slices.Clone(t.Lacking)
 	for n := range t.Resources {
 		r := t.Resources[n].Resource
-		if !r.DoNotCache && !payload.Sensitive(r) {
+		if !r.DoNotCache && !w.secrets.Sensitive(r) {
 			continue
 		}
 		leave[n] = true
@@ -155,7 +158,7 @@ func (w *writer) past(p *cache.PastImage) {
 	w.time(p.Since)
 	w.end()
 	for _, b := range slices.Backward(p.Bursts) {
-		if w.err != nil || slices.ContainsFunc(b.Before, isSecret) {
+		if w.err != nil || slices.ContainsFunc(b.Before, w.isSecret) {
 			return
 		}
 		w.begin(recordBurst)
@@ -170,8 +173,8 @@ func (w *writer) past(p *cache.PastImage) {
 	}
 }
 
-func isSecret(b cache.BeforeImage) bool {
-	return payload.Secret(b.TypeURL) || b.Resource != nil && payload.Sensitive(b.Resource)
+func (w *writer) isSecret(b cache.BeforeImage) bool {
+	return w.secrets.Has(b.TypeURL) || b.Resource != nil && w.secrets.Sensitive(b.Resource)
 }
 
 func (w *writer) before(b *cache.BeforeImage) {

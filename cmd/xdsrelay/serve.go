@@ -118,7 +118,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, options re
 
 // warn logs what validate warns of.
 func warn(cfg *config.Config, log *slog.Logger) {
-	for _, w := range cfg.Warnings() {
+	for _, w := range append(cfg.Warnings(), cfg.OpenFiles()...) {
 		log.Warn("the configuration is valid and risky", "warning", w)
 	}
 }

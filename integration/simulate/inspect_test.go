@@ -41,7 +41,7 @@ func (s *simulation) inspect(r *relayProcess, each func(kept, *thing)) {
 		for _, t := range c.Image.Tables {
 			for _, x := range t.Resources {
 				k := kept{c.Header.Upstream, c.Header.Scope, t.Kind.String(), t.TypeURL, x.Resource.Name, x.Resource.Version}
-				if x.Resource.DoNotCache || payload.Sensitive(x.Resource) {
+				if x.Resource.DoNotCache || new(payload.Secrets).Sensitive(x.Resource) {
 					s.fail("relay %s has %s on its disk (OPS-6)", r.host, k)
 				}
 				each(k, s.contents.find(x.Resource.Any()))

@@ -18,5 +18,8 @@ func lock(f *os.File) error {
 	return err
 }
 
+// openToOthers reports whether each user of the machine may change what is in a folder.
+func openToOthers(info os.FileInfo) bool { return info.Mode().Perm()&unix.S_IWOTH != 0 }
+
 // writable reports whether the process may make files in a folder.
 func writable(path string) bool { return unix.Access(path, unix.W_OK|unix.X_OK) == nil }

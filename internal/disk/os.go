@@ -26,6 +26,9 @@ func (OS) Open(path string) (Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info, err := root.Stat("."); err != nil || openToOthers(info) {
+		return nil, errors.Join(err, openError(path), root.Close())
+	}
 	held, err := root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		if err = lock(held); err != nil {
@@ -45,6 +48,11 @@ func (OS) Look(path string) (Folder, error) {
 		return nil, err
 	}
 	return &folder{root: root}, nil
+}
+
+// openError says that users beside the owner and the group may write to a folder. They could change what a process reads there.
+func openError(path string) error {
+	return fmt.Errorf("every user may write to %s: use a folder of the relay's own, or chmod o-w", path)
 }
 
 type folder struct {
@@ -104,6 +112,9 @@ func (f *folder) Close() error {
 // Usable reports why Open would fail at a path, as far as that is to be seen without changing anything.
 func Usable(path string) error {
 	info, err := os.Stat(path)
+	if err == nil && info.IsDir() && openToOthers(info) {
+		return openError(path)
+	}
 	for errors.Is(err, fs.ErrNotExist) && filepath.Dir(path) != path { // Open makes what is missing
 		path = filepath.Dir(path)
 		info, err = os.Stat(path)

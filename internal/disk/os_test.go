@@ -115,3 +115,22 @@ func TestSUR1FolderIsLocked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Others could change what the relay gives its clients after a restart.
+func TestOpenToOthers_SUR1(t *testing.T) {
+	path := t.TempDir()
+	for mode, usable := range map[fs.FileMode]bool{0o777: false, 0o777 | fs.ModeSticky: false, 0o775: true, 0o700: true} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		f, err := disk.OS{}.Open(path)
+		if (err == nil) != usable || (disk.Usable(path) == nil) != usable {
+			t.Errorf("mode %v: %v, %v", mode, err, disk.Usable(path))
+		}
+		if err == nil {
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

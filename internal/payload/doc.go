@@ -1,7 +1,7 @@
 // Package payload shows the payload of a resource to an operator: as JSON, with
 // what is secret left out (OPS-6).
 //
-// It is for the admin port, the watch command and snapshots only: what [Sensitive]
+// It is for the admin port, the watch command and snapshots only: what [Secrets.Sensitive]
 // finds does not reach a disk. Nothing on the way from upstream to the clients looks
 // into a payload.
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-func ExampleJSON() {
+func ExampleSecrets_JSON() {
 	key := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "the private key"}}
 	certificate, err := anypb.New(&tlsv3.TlsCertificate{PrivateKey: key})
 	if err != nil {
@@ -26,7 +26,7 @@ func ExampleJSON() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Printf("%s\n", payload.JSON(r, packed.GetTypeUrl(), unknown))
+		fmt.Printf("%s\n", new(payload.Secrets).JSON(r, packed.GetTypeUrl(), unknown))
 	}
 	show(certificate, payload.BySize)
 	show(unheard, payload.BySize)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -45,11 +44,11 @@ const (
 // is secret. typeURL is the type of the response or the table that r is of: a
 // resource of secrets is one whatever its payload claims to be. The result is
 // nil if r is nil or has no payload; it is valid JSON for any payload at all.
-func JSON(r *wire.Resource, typeURL string, unknown Unknown) json.RawMessage {
+func (t *Secrets) JSON(r *wire.Resource, typeURL string, unknown Unknown) json.RawMessage {
 	if r == nil || !r.HasPayload() {
 		return nil
 	}
-	if secret(typeURL) || secret(r.TypeURL()) {
+	if t.Has(typeURL) || t.Has(r.TypeURL()) {
 		return encode(redaction(r.TypeURL()))
 	}
 	packed := new(anypb.Any)
@@ -57,7 +56,7 @@ func JSON(r *wire.Resource, typeURL string, unknown Unknown) json.RawMessage {
 		return encode(unknown.hide(r.TypeURL(), r.Any(), broken))
 	}
 	size := len(packed.GetValue())
-	if instead := unknown.redactPayload(packed, 0); instead != nil {
+	if instead := (view{unknown, t}).redactPayload(packed, 0); instead != nil {
 		return encode(instead)
 	}
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(packed)
@@ -73,13 +72,6 @@ func JSON(r *wire.Resource, typeURL string, unknown Unknown) json.RawMessage {
 		return encode(bySize(packed.GetTypeUrl(), size, unshowable))
 	}
 	return b.Bytes()
-}
-
-// secret tells whether a type is that of secrets, of any version of the API, or
-// of lists that may hold them inline.
-func secret(typeURL string) bool {
-	name := typeURL[strings.LastIndexAny(typeURL, "./")+1:]
-	return strings.HasSuffix(name, "Secret") || strings.HasSuffix(name, "SecretCollection")
 }
 
 // standIn is the JSON object shown instead of a payload. It is a map because

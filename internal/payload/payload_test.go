@@ -119,12 +119,20 @@ func TestJSON_OPS6(t *testing.T) {
 			"x", encoded.Any(typedStruct(resource.SecretType, `{"name":"`+hush+`"}`)),
 			`{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","type_url":"` + resource.SecretType + `","value":{"@type":"` + resource.SecretType + `",` + redactedIs + `}`,
 		},
+		"OPS-6 keys in a Struct": {
+			"x", encoded.Any(&clusterv3.Cluster{Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"f": typedStruct("", `{"api-key":"`+hush+`","list":[{"Access_Token":"`+hush+`"}],"password":{"x":"`+hush+`"},"token_url":"u"}`).Value}}}),
+			`{"@type":"` + resource.ClusterType + `","metadata":{"filter_metadata":{"f":{"api-key":"[redacted]","list":[{"Access_Token":"[redacted]"}],"password":"[redacted]","token_url":"u"}}}}`,
+		},
+		"OPS-6 headers": {
+			"x", encoded.Any(&corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "Authorization", Value: hush}, {Key: "x-api-key", RawValue: []byte(hush)}, {Key: "x-tenant", Value: "t"}}}),
+			`{"@type":"type.googleapis.com/envoy.config.core.v3.HeaderMap","headers":[{"key":"Authorization","value":"[redacted]"},{"key":"x-api-key","value":"[redacted]"},{"key":"x-tenant","value":"t"}]}`,
+		},
 		"a TypedStruct without value": {"x", encoded.Any(&xdstypev3.TypedStruct{TypeUrl: "x/y"}), `{"@type":"type.googleapis.com/xds.type.v3.TypedStruct","type_url":"x/y"}`},
 		"an empty Any within":         {"x", within(&anypb.Any{}), `{"@type":"` + resource.ClusterType + `","typed_extension_protocol_options":{"a":{}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, u := range []Unknown{BySize, AsBase64} {
-				if got := string(JSON(stored(t, tt.payload), tt.typeURL, u)); got != tt.want {
+				if got := string(new(Secrets).JSON(stored(t, tt.payload), tt.typeURL, u)); got != tt.want {
 					t.Errorf("got  %s\nwant %s", got, tt.want)
 				}
 			}
@@ -175,13 +183,13 @@ func TestJSON_OPS6(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for u, want := range map[Unknown]string{BySize: tt.bySize, AsBase64: tt.asBase64} {
-				if got := string(JSON(stored(t, tt.payload), "x", u)); got != want {
+				if got := string(new(Secrets).JSON(stored(t, tt.payload), "x", u)); got != want {
 					t.Errorf("got  %s\nwant %s", got, want)
 				}
 			}
 		})
 	}
-	if JSON(nil, resource.ClusterType, BySize) != nil {
+	if new(Secrets).JSON(nil, resource.ClusterType, BySize) != nil {
 		t.Error("a payload of no resource")
 	}
 }
@@ -197,7 +205,7 @@ func TestJSON_OPS6_nesting(t *testing.T) {
 			"a TypedStruct":   encoded.Any(typedStruct(contextType, `{"common_tls_context":{"tls_certificates":[{"private_key":{"inline_string":"`+hush+`"}}]}}`)),
 		} {
 			for _, u := range []Unknown{BySize, AsBase64} {
-				got := string(JSON(stored(t, nested(packed, depth)), "x", u))
+				got := string(new(Secrets).JSON(stored(t, nested(packed, depth)), "x", u))
 				shown := strings.Contains(got, "[redacted]")
 				switch {
 				case !json.Valid([]byte(got)), strings.Contains(got, hush), strings.Contains(got, hushBase64):
@@ -225,13 +233,40 @@ func FuzzJSON(f *testing.F) {
 			t.Skip() // no type URL in UTF-8
 		}
 		for _, u := range []Unknown{BySize, AsBase64} {
-			if got := JSON(r, typeURL, u); !json.Valid(got) {
+			if got := new(Secrets).JSON(r, typeURL, u); !json.Valid(got) {
 				t.Errorf("not JSON: %q", got)
 			}
 		}
 		hidden := within(&anypb.Any{TypeUrl: unheard, Value: append(value, hush...)})
-		if got := string(JSON(stored(t, hidden), "x", BySize)); strings.Contains(got, hush) || strings.Contains(got, `"value":"`) {
+		if got := string(new(Secrets).JSON(stored(t, hidden), "x", BySize)); strings.Contains(got, hush) || strings.Contains(got, `"value":"`) {
 			t.Errorf("OPS-6: shown: %s", got)
 		}
 	})
+}
+
+// What an operator calls a secret is one wherever it lies.
+func TestSecrets_ACC7(t *testing.T) {
+	token := func() *anypb.Any { return encoded.Any(&corev3.Node{Id: hush}) }
+	nodeType := token().GetTypeUrl()
+	s := new(Secrets)
+	hides := func(r *wire.Resource, typeURL string) bool {
+		return !strings.Contains(string(s.JSON(r, typeURL, AsBase64)), hush)
+	}
+	for _, want := range []bool{false, true, false} {
+		s.Set(nil)
+		if want {
+			s.Set([]string{nodeType, "example.org/x.Other"})
+		}
+		for where, r := range map[string]*wire.Resource{
+			"a resource": stored(t, token()), "a payload within": stored(t, within(token())),
+			"a TypedStruct": stored(t, encoded.Any(typedStruct(nodeType, `{"id":"`+hush+`"}`))),
+		} {
+			if hides(r, "x") != want || s.Sensitive(r) != want {
+				t.Errorf("ACC-7: %s: hidden %t, sensitive %t, want %t", where, hides(r, "x"), s.Sensitive(r), want)
+			}
+		}
+		if s.Has("elsewhere/envoy.config.core.v3.Node") != want || s.Has(nodeType+"Collection") != want || !s.Has(resource.SecretType) || s.Has("x.Another") {
+			t.Errorf("ACC-7: types of secrets: %t wanted", want)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package payload
 
 import (
 	"github.com/cncf/xds/go/udpa/annotations"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -13,13 +14,19 @@ import (
 // not bounded by protobuf's own limit.
 const maxNesting = 16
 
+// view is how payloads are shown.
+type view struct {
+	Unknown
+	*Secrets
+}
+
 // redactPayload blanks out what must not be shown in packed. If it cannot be
 // shown at all the result is what to show instead, and packed is as it was.
 // depth counts payloads.
-func (u Unknown) redactPayload(packed *anypb.Any, depth int) standIn {
+func (u view) redactPayload(packed *anypb.Any, depth int) standIn {
 	typeURL := packed.GetTypeUrl()
 	switch {
-	case secret(typeURL):
+	case u.Has(typeURL):
 		return redaction(typeURL)
 	case depth > maxNesting:
 		// Of known types perhaps, and then with secrets that could be told: so by
@@ -46,10 +53,20 @@ func (u Unknown) redactPayload(packed *anypb.Any, depth int) standIn {
 // redact blanks out what must not be shown in m: fields that are declared
 // sensitive, fields that this build does not know, and secrets in payloads
 // within. A payload within that cannot be shown is put into a form that can.
-func (u Unknown) redact(m protoreflect.Message, depth int) {
+func (u view) redact(m protoreflect.Message, depth int) {
 	m.SetUnknown(nil) // nobody can tell what is in there
 	if packed, ok := m.Interface().(*anypb.Any); ok {
 		u.redactNested(packed, depth+1)
+		return
+	}
+	switch m := m.Interface().(type) {
+	case *structpb.Struct:
+		maskStruct(m)
+		return
+	case *corev3.HeaderValue:
+		if credential(m.GetKey()) {
+			m.Value, m.RawValue = redacted, nil
+		}
 		return
 	}
 	if u.redactTypedStruct(m.Interface(), depth+1) {
@@ -78,9 +95,27 @@ func (u Unknown) redact(m protoreflect.Message, depth int) {
 	})
 }
 
+// maskStruct blanks out the values of keys that are those of credentials.
+func maskStruct(s *structpb.Struct) {
+	for key, v := range s.GetFields() {
+		if credential(key) {
+			s.Fields[key] = structpb.NewStringValue(redacted)
+			continue
+		}
+		maskValue(v)
+	}
+}
+
+func maskValue(v *structpb.Value) {
+	maskStruct(v.GetStructValue())
+	for _, one := range v.GetListValue().GetValues() {
+		maskValue(one)
+	}
+}
+
 // redactNested redacts a payload within another, and turns it into a Struct if
 // it cannot be shown.
-func (u Unknown) redactNested(packed *anypb.Any, depth int) {
+func (u view) redactNested(packed *anypb.Any, depth int) {
 	if packed.GetTypeUrl() == "" && len(packed.GetValue()) == 0 {
 		return // protobuf shows it as {}
 	}

@@ -15,19 +15,15 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// Secret reports whether a type is that of secrets, of any version of the API, or of lists that may
-// hold them inline.
-func Secret(typeURL string) bool { return secret(typeURL) }
-
 // Sensitive reports whether a resource is a Secret or holds one, or has a value in a field that the
 // API declares sensitive: a private key inside a listener, for instance. Payloads within it are
 // looked into as [JSON] does. A payload that is not what its type says counts as sensitive. A type that
 // is not linked into this build says nothing of its fields: there only the types' names count.
-func Sensitive(r *wire.Resource) bool {
+func (t *Secrets) Sensitive(r *wire.Resource) bool {
 	if r == nil || !r.HasPayload() {
 		return false
 	}
-	if secret(r.TypeURL()) {
+	if t.Has(r.TypeURL()) {
 		return true
 	}
 	known, err := protoregistry.GlobalTypes.FindMessageByURL(r.TypeURL())
@@ -38,7 +34,7 @@ func Sensitive(r *wire.Resource) bool {
 	if err := proto.Unmarshal(r.Any(), packed); err != nil {
 		return true // nobody can tell
 	}
-	return sensitivePayload(packed, 0)
+	return t.sensitivePayload(packed, 0)
 }
 
 // declares has, by type, whether a field that is declared sensitive can be set in it without a
@@ -78,8 +74,8 @@ func declaresSensitive(d protoreflect.MessageDescriptor, seen map[protoreflect.F
 }
 
 // sensitivePayload is Sensitive for a payload. depth counts payloads.
-func sensitivePayload(packed *anypb.Any, depth int) bool {
-	if secret(packed.GetTypeUrl()) || depth > maxNesting {
+func (t *Secrets) sensitivePayload(packed *anypb.Any, depth int) bool {
+	if t.Has(packed.GetTypeUrl()) || depth > maxNesting {
 		return true
 	}
 	known, err := protoregistry.GlobalTypes.FindMessageByURL(packed.GetTypeUrl())
@@ -90,17 +86,17 @@ func sensitivePayload(packed *anypb.Any, depth int) bool {
 	if err := proto.Unmarshal(packed.GetValue(), m); err != nil {
 		return true
 	}
-	return hasSensitive(m.ProtoReflect(), depth)
+	return t.hasSensitive(m.ProtoReflect(), depth)
 }
 
-func hasSensitive(m protoreflect.Message, depth int) (found bool) {
+func (t *Secrets) hasSensitive(m protoreflect.Message, depth int) (found bool) {
 	switch m := m.Interface().(type) {
 	case *anypb.Any:
-		return sensitivePayload(m, depth+1)
+		return t.sensitivePayload(m, depth+1)
 	case *xdstypev3.TypedStruct:
-		return sensitiveStruct(m.GetTypeUrl(), m.GetValue(), depth+1)
+		return t.sensitiveStruct(m.GetTypeUrl(), m.GetValue(), depth+1)
 	case *udpatypev1.TypedStruct:
-		return sensitiveStruct(m.GetTypeUrl(), m.GetValue(), depth+1)
+		return t.sensitiveStruct(m.GetTypeUrl(), m.GetValue(), depth+1)
 	}
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
@@ -109,17 +105,17 @@ func hasSensitive(m protoreflect.Message, depth int) (found bool) {
 		case fd.IsMap():
 			if fd.MapValue().Message() != nil {
 				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-					found = hasSensitive(v.Message(), depth)
+					found = t.hasSensitive(v.Message(), depth)
 					return !found
 				})
 			}
 		case fd.Message() == nil:
 		case fd.IsList():
 			for i := range v.List().Len() {
-				found = found || hasSensitive(v.List().Get(i).Message(), depth)
+				found = found || t.hasSensitive(v.List().Get(i).Message(), depth)
 			}
 		default:
-			found = hasSensitive(v.Message(), depth)
+			found = t.hasSensitive(v.Message(), depth)
 		}
 		return !found
 	})
@@ -127,8 +123,8 @@ func hasSensitive(m protoreflect.Message, depth int) (found bool) {
 }
 
 // sensitiveStruct is sensitivePayload for a TypedStruct.
-func sensitiveStruct(typeURL string, value *structpb.Struct, depth int) bool {
-	if secret(typeURL) || depth > maxNesting {
+func (t *Secrets) sensitiveStruct(typeURL string, value *structpb.Struct, depth int) bool {
+	if t.Has(typeURL) || depth > maxNesting {
 		return true
 	}
 	known, err := protoregistry.GlobalTypes.FindMessageByURL(typeURL)
@@ -136,5 +132,5 @@ func sensitiveStruct(typeURL string, value *structpb.Struct, depth int) bool {
 		return false
 	}
 	m := known.New().Interface()
-	return viaJSON(value, m) != nil || hasSensitive(m.ProtoReflect(), depth)
+	return viaJSON(value, m) != nil || t.hasSensitive(m.ProtoReflect(), depth)
 }

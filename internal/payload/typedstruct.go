@@ -12,7 +12,7 @@ import (
 // redactTypedStruct redacts m if it is a TypedStruct, and tells whether it is
 // one: a payload in another guise, a message of the type that it names written as
 // JSON. Envoy takes one wherever it takes an Any.
-func (u Unknown) redactTypedStruct(m proto.Message, depth int) bool {
+func (u view) redactTypedStruct(m proto.Message, depth int) bool {
 	switch m := m.(type) {
 	case *xdstypev3.TypedStruct:
 		m.Value = u.redactStruct(m.GetTypeUrl(), m.GetValue(), depth)
@@ -25,11 +25,11 @@ func (u Unknown) redactTypedStruct(m proto.Message, depth int) bool {
 }
 
 // redactStruct gives what is to be shown of a TypedStruct's value.
-func (u Unknown) redactStruct(typeURL string, value *structpb.Struct, depth int) *structpb.Struct {
+func (u view) redactStruct(typeURL string, value *structpb.Struct, depth int) *structpb.Struct {
 	switch {
 	case value == nil:
 		return nil
-	case secret(typeURL):
+	case u.Has(typeURL):
 		return redaction(typeURL).message()
 	case depth > maxNesting:
 		return bySize(typeURL, proto.Size(value), tooDeep).message()
@@ -54,6 +54,7 @@ func (u Unknown) redactStruct(typeURL string, value *structpb.Struct, depth int)
 // base64.
 func (u Unknown) hideStruct(typeURL string, value *structpb.Struct, why string) *structpb.Struct {
 	if u == AsBase64 {
+		maskStruct(value)
 		return value
 	}
 	return bySize(typeURL, proto.Size(value), why).message()

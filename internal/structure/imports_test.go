@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"keyer":            nil,
 	"keyer/rules":      {"keyer"},
 	"config/bootstrap": {"config"},
-	"config":           {"keyer", "keyer/rules", "internal/disk", "internal/nodefile", "internal/sockets", "internal/tokenfile", "internal/yamljson"},
+	"config":           {"keyer", "keyer/rules", "internal/disk", "internal/filewatch", "internal/nodefile", "internal/sockets", "internal/tokenfile", "internal/yamljson"},
 
 	"cache/digest":           nil,
 	"cache/hold":             {"internal/wire"},

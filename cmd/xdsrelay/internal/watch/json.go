@@ -85,7 +85,7 @@ func (w *watcher) change(at time.Time, typeURL string, ch *xdsclient.Change) cha
 			c.TTL = r.TTL().String()
 		}
 		if w.options.Payload {
-			c.Payload = payload.JSON(r, typeURL, payload.AsBase64)
+			c.Payload = new(payload.Secrets).JSON(r, typeURL, payload.AsBase64)
 		}
 	}
 	if ch.Error != nil {

@@ -90,7 +90,7 @@ func (w *watcher) textResponse(b *bytes.Buffer, head string, r *xdsclient.Respon
 		line := fmt.Sprintf("%s%c %-*s  %-*s  %s", head, row.sign, name, row.name, version, row.version, row.note)
 		w.line(b, row.color, strings.TrimRight(line, " "))
 		if w.options.Payload {
-			indented(b, payload.JSON(row.resource, r.TypeURL, payload.AsBase64))
+			indented(b, new(payload.Secrets).JSON(row.resource, r.TypeURL, payload.AsBase64))
 		}
 	}
 	w.line(b, dim, head+summary(r))
