@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 func TestAcknowledgements(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAcknowledgements(t *testing.T) {
 			c.nack(c.wants("Cluster +a=2")[0], "cluster a: "+strings.Repeat("é", 10_000)+": no such thing")
 			s = h.status().Types[clusterType]
 			m := s.LastNack.Message
-			if s.Nacks != 2 || len(m) > 2*excerpt.Reason+64 || !strings.HasPrefix(m, "cluster a: é") || !strings.HasSuffix(m, "é: no such thing") {
+			if s.Nacks != 2 || len(m) > 2*logs.ReasonBytes+64 || !strings.HasPrefix(m, "cluster a: é") || !strings.HasSuffix(m, "é: no such thing") {
 				h.Errorf("%d NACKs, the last one's message has %d bytes: %.20s … %s", s.Nacks, len(m), m, m[max(0, len(m)-20):])
 			}
 			told := h.router.rejections()

@@ -5,7 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -13,14 +13,14 @@ import (
 
 // safety keeps panics to the clients that are served (SUR-6).
 type safety struct {
-	panics  *contain.Panics    // nil: none is caught
+	panics  *logs.Panics       // nil: none is caught
 	suspect func(*cache.Store) // nil: nobody is told
 }
 
 // broke ends a stream after a panic in the goroutine that owns it (SUR-6), and returns the status.
 // The value is that of recover. The owner may be a sender: it goes on with the next stream.
 func (st *stream) broke(value any) error {
-	e := st.shared.safety.panics.Note(contain.Client, value)
+	e := st.shared.safety.panics.Note(logs.PartClient, value)
 	if st.subscriber != nil {
 		st.shared.suspect(st.subscriber.Places())
 	}
@@ -28,10 +28,10 @@ func (st *stream) broke(value any) error {
 }
 
 // failed is the status of a stream that a panic ended.
-func failed(e *contain.Error) error { return status.Error(codes.Internal, e.Error()) }
+func failed(e *logs.PanicError) error { return status.Error(codes.Internal, e.Error()) }
 
 // failedPoll is the answer to a poll that a panic ended.
-func failedPoll(e *contain.Error) *answer {
+func failedPoll(e *logs.PanicError) *answer {
 	return refused(&restjson.StatusError{Code: http.StatusInternalServerError, Message: e.Error()})
 }
 
@@ -46,4 +46,4 @@ func (s *shared) suspect(places []*delivery.Place) {
 }
 
 // try does a part of the end of a stream or poll: the other parts are to be done even if it panics.
-func (s *shared) try(part func()) { _ = s.safety.panics.Do(contain.Client, part) }
+func (s *shared) try(part func()) { _ = s.safety.panics.Do(logs.PartClient, part) }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"google.golang.org/grpc/codes"
 )
 
@@ -34,8 +34,8 @@ func (f *faulty) Requested(typeURL string) {
 
 type panicCounts struct{ client atomic.Int64 }
 
-func (c *panicCounts) Panicked(part contain.Part) {
-	if part == contain.Client {
+func (c *panicCounts) Panicked(part logs.Part) {
+	if part == logs.PartClient {
 		c.client.Add(1)
 	}
 }
@@ -83,7 +83,7 @@ func TestContain_SUR6(t *testing.T) {
 			f, counts := new(faulty), new(panicCounts)
 			var suspects []*cache.Store
 			bubble(t, func(h *harness) {
-				h.server.Contain(contain.New(nil, counts), func(s *cache.Store) { suspects = append(suspects, s) })
+				h.server.Contain(logs.NewPanics(nil, counts), func(s *cache.Store) { suspects = append(suspects, s) })
 				h.opaque.set(endpointType, "1", "x", "y", "z")
 				struck, other := h.client(), h.client()
 				struck.subscribe(endpointType, "x")

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -96,12 +96,12 @@ func (a gate) RegisterService(desc *grpc.ServiceDesc, impl any) {
 
 // handler gives a handler for calls of a method.
 func (a gate) handler(service, method string, serve grpc.StreamHandler) grpc.StreamHandler {
-	part := contain.Client
+	part := logs.PartClient
 	if may := rows["/"+service+"/"+method]; may != nil {
 		part = may.part
 	}
 	return func(impl any, g grpc.ServerStream) (err error) {
-		defer a.server.shared.safety.panics.Catch(part, func(e *contain.Error) { err = failed(e) })
+		defer a.server.shared.safety.panics.Catch(part, func(e *logs.PanicError) { err = failed(e) })
 		passed, may, exchange, err := a.server.pass(g)
 		switch {
 		case err != nil:

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -90,7 +90,7 @@ func (st *stream) ended(c *closing, err error) Gone {
 	x.Variant, x.Service = st.variant.String(), st.variant.service.Name
 	x.Code = status.Code(err).String()
 	if err != nil {
-		x.Reason = excerpt.Head(status.Convert(err).Message(), maxShown)
+		x.Reason = logs.Head(status.Convert(err).Message(), maxShown)
 	}
 	x.Why = st.why(c, err)
 	return x

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
-	"github.com/xdsrelay/xdsrelay/internal/lograte"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"google.golang.org/grpc/codes"
 )
 
@@ -113,7 +112,7 @@ func TestHostile(t *testing.T) {
 				c.nack(&response{TypeUrl: clusterType, Nonce: mark + strconv.Itoa(i)}, strings.Repeat("no", 10_000))
 			}
 			c.wants()
-			if s := h.status().Types[clusterType]; s.Nacks != 1 || len(s.LastNack.Message) > 2*excerpt.Reason+64 {
+			if s := h.status().Types[clusterType]; s.Nacks != 1 || len(s.LastNack.Message) > 2*logs.ReasonBytes+64 {
 				h.Errorf("a response was sent once and rejected once: shown as %+v", s)
 			}
 			h.opaque.set(clusterType, "2", "a")
@@ -248,7 +247,7 @@ func TestHostile_LogIsNotFlooded(t *testing.T) {
 		t.Errorf("%d lines, want one of the refusals, one of the NACK and one of the end", len(lines))
 	}
 	for i, part := range []string{"refused", "client rejected", "stream closed"} {
-		if i < len(lines) && (!strings.Contains(lines[i], part) || len(lines[i]) > 5*maxShown+2*excerpt.Reason) {
+		if i < len(lines) && (!strings.Contains(lines[i], part) || len(lines[i]) > 5*maxShown+2*logs.ReasonBytes) {
 			t.Errorf("a line of %d bytes: %.100s", len(lines[i]), lines[i])
 		}
 	}
@@ -259,7 +258,7 @@ func TestHostile_LogIsNotFlooded(t *testing.T) {
 func TestHostile_ACK7_RejectsForEver(t *testing.T) {
 	var log bytes.Buffer
 	const minutes, loud, rejections = 3, 8, 16
-	lines := lograte.New(slog.NewTextHandler(&log, nil), loud, nil)
+	lines := logs.NewLimit(slog.NewTextHandler(&log, nil), loud, nil)
 	bubble(t, func(h *harness) {
 		h.opaque.set(clusterType, "0", "a")
 		c := h.slowClient()

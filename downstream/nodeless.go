@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 const (
@@ -43,7 +43,7 @@ func (st *stream) waits(r *discoveryRequest) (bool, error) {
 		if most == 0 {
 			most = nodelessWait
 		}
-		w.timer = time.AfterFunc(time.Until(st.standing.since.Add(most)), func() { _ = st.shared.safety.panics.Do(contain.Client, func() { st.waited(w) }) })
+		w.timer = time.AfterFunc(time.Until(st.standing.since.Add(most)), func() { _ = st.shared.safety.panics.Do(logs.PartClient, func() { st.waited(w) }) })
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

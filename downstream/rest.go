@@ -8,7 +8,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -89,7 +89,7 @@ func within(conn *http.ResponseController, d time.Duration) {
 
 // pollOrFail is poll, and answers a poll that panics.
 func (s *Server) pollOrFail(w http.ResponseWriter, r *http.Request, conn *http.ResponseController) (a *answer) {
-	defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) {
+	defer s.shared.safety.panics.Catch(logs.PartClient, func(e *logs.PanicError) {
 		a.done()
 		a = failedPoll(e)
 	})
@@ -138,7 +138,7 @@ func carryOut(ctx context.Context, s *Server, client keyer.Peer, came arrival, r
 		return refused(err)
 	}
 	defer p.close()
-	defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) {
+	defer s.shared.safety.panics.Catch(logs.PartClient, func(e *logs.PanicError) {
 		s.shared.suspect(p.places)
 		a.done()
 		a = failedPoll(e)

@@ -15,7 +15,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/apiservices"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
@@ -125,7 +125,7 @@ func (s *Server) AnswerPeers(f func(g grpc.ServerStream) (exchange func(grpc.Ser
 // Contain has panics caught: one in the serving of a client ends its stream with INTERNAL, or its
 // poll with 500 (SUR-6). suspect is told then of each store that the client used, from any goroutine.
 // It must not block. Contain is to be called before Serve.
-func (s *Server) Contain(panics *contain.Panics, suspect func(*cache.Store)) {
+func (s *Server) Contain(panics *logs.Panics, suspect func(*cache.Store)) {
 	s.shared.safety = safety{panics, suspect}
 }
 
@@ -153,7 +153,7 @@ func (s *Server) describe(v *apiservices.Service) *grpc.ServiceDesc {
 		d.Streams = append(d.Streams, grpc.StreamDesc{
 			StreamName: m.name, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, g grpc.ServerStream) (err error) {
-				defer s.shared.safety.panics.Catch(contain.Client, func(e *contain.Error) { err = failed(e) })
+				defer s.shared.safety.panics.Catch(logs.PartClient, func(e *logs.PanicError) { err = failed(e) })
 				g, may, exchange, err := s.pass(g)
 				switch {
 				case err != nil:

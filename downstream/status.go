@@ -7,7 +7,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
@@ -171,5 +171,5 @@ func clip(s string) string {
 // reason returns the reason of a rejection for the log, the admin port and the control plane:
 // head and tail of the client's message (ACK-7).
 func reason(rejection *rpcstatus.Status) string {
-	return excerpt.Of(rejection.GetMessage(), excerpt.Reason)
+	return logs.Excerpt(rejection.GetMessage(), logs.ReasonBytes)
 }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -17,7 +17,7 @@ import (
 func (s *shared) turnAway(ctx context.Context, what string, peer *keyer.Peer, node string, err error) {
 	s.log.LogAttrs(ctx, slog.LevelInfo, what, slog.String("peer", peer.Addr), slog.String("identity", peer.Identity()), //nolint:sloglint // because callers pass constants
 		slog.String("node", node), slog.String("code", status.Code(err).String()),
-		slog.String("reason", excerpt.Head(status.Convert(err).Message(), maxShown)))
+		slog.String("reason", logs.Head(status.Convert(err).Message(), maxShown)))
 }
 
 // refuses reports whether a status says that the client asks for what it is not served. That its own deadline passed does not

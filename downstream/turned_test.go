@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/frames"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 )
 
 // Each client that is refused, or that keepalive ends, has one line with its address, its node and the reason (LIM-4).
@@ -100,7 +100,7 @@ func TestTurnedAway_LIM1_LIM4(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log logs.Text
+			var log logtest.Text
 			bubble(t, func(h *harness) {
 				c.run(h)
 				h.quiet()

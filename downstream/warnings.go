@@ -6,14 +6,14 @@ import (
 
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // takeWarnings has a request that has error_detail, and rejects nothing, count as one without (ACK-1), and gives the
 // warnings; "" if there are none. agentgateway accepts a response with warnings so.
 func (r *discoveryRequest) takeWarnings() (warned string) {
 	if warnings(r.rejection) {
-		warned, r.rejection = excerpt.Of(r.rejection.GetMessage(), excerpt.Reason), nil
+		warned, r.rejection = logs.Excerpt(r.rejection.GetMessage(), logs.ReasonBytes), nil
 	}
 	return warned
 }

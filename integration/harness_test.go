@@ -16,7 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/parallel"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 type testRelay struct {
 	addr, admin string
 	rest        string // where clients poll
-	log         *logs.Text
+	log         *logtest.Text
 	stop        func() // as a signal does; returns when the relay has ended
 	force       chan struct{}
 
@@ -110,7 +110,7 @@ func testConfig(t testing.TB, change func(*config.Config), planes []string) *con
 func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Config), planes ...string) *testRelay {
 	t.Helper()
 	cfg := testConfig(t, change, planes)
-	log := new(logs.Text)
+	log := new(logtest.Text)
 	r, err := relay.New(cfg, relay.Options{
 		Version: "test", Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})

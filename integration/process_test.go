@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 )
 
 // process is a program of testdata, which reads lines and writes lines of JSON. The
@@ -19,14 +19,14 @@ type process struct {
 	kill   context.CancelFunc
 	input  io.WriteCloser
 	output *json.Decoder
-	stderr *logs.Text
+	stderr *logtest.Text
 }
 
 // startProcess runs a program. The environment is the path and what env adds:
 // nothing of the developer's may reach a program.
 func startProcess(env []string, command ...string) (*process, error) {
 	ctx, kill := context.WithCancel(context.Background())
-	p := &process{kill: kill, stderr: new(logs.Text)}
+	p := &process{kill: kill, stderr: new(logtest.Text)}
 	p.cmd = exec.CommandContext(ctx, command[0], command[1:]...)
 	p.cmd.Env = append(env, "PATH="+os.Getenv("PATH"))
 	p.cmd.Stderr = p.stderr

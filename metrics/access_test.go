@@ -5,12 +5,12 @@ import "testing"
 // Rules come and go with reloads of the configuration, and their series with them.
 func TestAccess_ACC5(t *testing.T) {
 	m, reg := setUp(t)
-	m.Door().Unverified("own-node")
-	m.Door().Unverified("unheard of")
+	m.Refusals().Unverified("own-node")
+	m.Refusals().Unverified("unheard of")
 	expect(t, reg, map[string]float64{`access_unverified_total{rule="own-node"}`: 1})
 	m.Access().Rules([]string{"role"})
-	m.Door().Unverified("own-node") // by a stream that has yet to hear of it
-	m.Door().Unverified("role")
-	m.Door().Unverified("role")
+	m.Refusals().Unverified("own-node") // by a stream that has yet to hear of it
+	m.Refusals().Unverified("role")
+	m.Refusals().Unverified("role")
 	expect(t, reg, map[string]float64{`access_unverified_total{rule="role"}`: 2})
 }

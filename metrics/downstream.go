@@ -9,8 +9,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 )
 
-// refusals are the codes of names that the relay refuses (NAME-1, LOC-4).
-var refusals = []codes.Code{codes.InvalidArgument, codes.NotFound, codes.ResourceExhausted, codes.Unavailable}
+// refusalCodes are the codes of names that the relay refuses (NAME-1, LOC-4).
+var refusalCodes = []codes.Code{codes.InvalidArgument, codes.NotFound, codes.ResourceExhausted, codes.Unavailable}
 
 // downstreamSeries counts the reports of the server. There is one for each delivery to each
 // client, so newDownstreamSeries resolves the children by type.
@@ -72,7 +72,7 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 		}
 	}
 	for _, name := range shortNames {
-		for _, c := range refusals {
+		for _, c := range refusalCodes {
 			d.refused.WithLabelValues(name, c.String())
 		}
 	}

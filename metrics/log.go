@@ -3,7 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/xdsrelay/xdsrelay/internal/lograte"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // WithLog has xdsrelay_log_lost_lines_total show what lost gives: how many lines the log has
@@ -19,7 +19,7 @@ func newLogLines(s *set, lost func() uint64) *prometheus.CounterVec {
 		Help: "Lines that the log lost because it could not be written, or not fast enough.",
 	}, func() float64 { return float64(lost()) }))
 	left := s.counter("log", "left_out_lines_total", "Lines beyond log.per_minute.", labelMessage)
-	left.WithLabelValues(lograte.Others)
+	left.WithLabelValues(logs.Others)
 	return left
 }
 

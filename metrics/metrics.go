@@ -11,8 +11,8 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
+	"github.com/xdsrelay/xdsrelay/relay/refusals"
 	"github.com/xdsrelay/xdsrelay/relay/resolve"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -23,7 +23,7 @@ type Metrics struct {
 	reg        prometheus.Registerer
 	cache      *cacheSeries
 	downstream *downstreamSeries
-	door       *doorSeries
+	refusals   *refusalSeries
 	panics     *panicSeries
 	admission  *admissionSeries
 	references *References
@@ -78,7 +78,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		leftOut:    newLogLines(&s, o.lost),
 		cache:      newCacheSeries(&s),
 		downstream: newDownstreamSeries(&s),
-		door:       newDoorSeries(&s, newAccess(&s)),
+		refusals:   newRefusalSeries(&s, newAccess(&s)),
 		panics:     newPanicSeries(&s),
 		admission:  newAdmissionSeries(&s),
 		references: newReferences(&s),
@@ -119,11 +119,11 @@ func (m *Metrics) Cache() cache.Observer { return m.cache }
 // Downstream gives the observer for the server.
 func (m *Metrics) Downstream() downstream.Observer { return m.downstream }
 
-// Door gives the observer for the clients that are turned away before they are served.
-func (m *Metrics) Door() door.Observer { return m.door }
+// Refusals gives the observer for the clients that are turned away before they are served.
+func (m *Metrics) Refusals() refusals.Observer { return m.refusals }
 
 // Access gives the counters for the clients that access.verify refuses.
-func (m *Metrics) Access() *Access { return m.door.access }
+func (m *Metrics) Access() *Access { return m.refusals.access }
 
 // References gives the counters for faults of references between resources.
 func (m *Metrics) References() *References { return m.references }

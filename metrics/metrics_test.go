@@ -18,9 +18,9 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/door"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
+	"github.com/xdsrelay/xdsrelay/relay/refusals"
 	"github.com/xdsrelay/xdsrelay/relay/resolve"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -45,7 +45,7 @@ func TestLabelValues(t *testing.T) {
 	for c := codes.OK; c <= codes.Unauthenticated; c++ {
 		ended = append(ended, c.String())
 	}
-	for _, c := range refusals {
+	for _, c := range refusalCodes {
 		refused = append(refused, c.String())
 	}
 	var lost, evicted []string
@@ -60,7 +60,7 @@ func TestLabelValues(t *testing.T) {
 		faults = append(faults, string(f))
 	}
 	var handshakes []string
-	for _, r := range door.Reasons() {
+	for _, r := range refusals.Reasons() {
 		handshakes = append(handshakes, string(r))
 	}
 	var identities []string
@@ -84,7 +84,7 @@ func TestLabelValues(t *testing.T) {
 		unreported = append(unreported, string(r))
 	}
 	var parts []string
-	for _, p := range contain.Parts() {
+	for _, p := range logs.Parts() {
 		parts = append(parts, string(p))
 	}
 	var limits []string
@@ -92,7 +92,7 @@ func TestLabelValues(t *testing.T) {
 		limits = append(limits, string(l))
 	}
 	var turned []string
-	for _, r := range door.AdminReasons() {
+	for _, r := range refusals.AdminReasons() {
 		turned = append(turned, string(r))
 	}
 	var checks []string

@@ -13,11 +13,11 @@ const (
 	labelType     = "type"     // short name, see kind
 	labelVariant  = "variant"  // of the protocol: the downstream method
 	labelState    = "state"    // upstream.State, loadreport.State, downstream.ClientState
-	labelReason   = "reason"   // door.Reason, upstream.Reason, cache.Reason, ReferenceFault, resolve.Failure, load.Reason
+	labelReason   = "reason"   // refusals.Reason, upstream.Reason, cache.Reason, ReferenceFault, resolve.Failure, load.Reason
 	labelTo       = "to"       // alternative, better
 	labelCode     = "code"     // gRPC status
 	labelResult   = "result"   // of a lookup: hit, miss; upstream.ListCheck
-	labelPart     = "part"     // contain.Part
+	labelPart     = "part"     // logs.Part
 	labelRule     = "rule"     // an aggregation rule's name, or "otherwise"
 	labelKey      = "key"      // of the configuration
 	labelLimit    = "limit"    // downstream.Limit

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
 
@@ -75,7 +75,7 @@ func (a *access) decided(typeURL string) (allowed, all bool) {
 	var d rules.AccessDecision
 	var open bool
 	subject := a.subject()
-	contain.Apart(func() { d, open = subject.Type(typeURL) }) // of the stack of a stream at rest
+	logs.Apart(func() { d, open = subject.Type(typeURL) }) // of the stack of a stream at rest
 	if !open {
 		return a.note(typeURL, d.Allowed), true
 	}
@@ -121,7 +121,7 @@ func (a *access) Subscribes(typeURL, spelling string) error {
 		return nil
 	}
 	var d rules.AccessDecision
-	contain.Apart(func() {
+	logs.Apart(func() {
 		subject := a.subject()
 		if d, _ = subject.Subscription(typeURL, spelling); !d.Allowed { // it does not subscribe
 			subject.Forget(typeURL, spelling)
@@ -139,7 +139,7 @@ func (a *access) Forget(typeURL, spelling string) {
 
 // Differs implements downstream.Access.
 func (a *access) Differs(next downstream.Access, typeURL string) (differs bool) {
-	contain.Apart(func() { differs = a.compare(next, typeURL) })
+	logs.Apart(func() { differs = a.compare(next, typeURL) })
 	return differs
 }
 

@@ -11,11 +11,11 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
-	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
+	"github.com/xdsrelay/xdsrelay/relay/refusals"
 )
 
 // adminAccess has who may ask the admin port (ACC-7). The zero value lets everybody in who reaches it.
@@ -105,7 +105,7 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 		looks := admin.LooksOnly(req)
 		switch {
 		case !known:
-			a.relay.door.AdminRefused(req, "", door.NoToken)
+			a.relay.refusals.AdminRefused(req, "", refusals.NoToken)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="xdsrelay"`)
 			if len(req.Header.Values("Authorization")) > 0 {
 				retry.Sleep(req.Context(), wrongTokenPause)
@@ -114,10 +114,10 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 			}
 			admin.Refuse(w, http.StatusUnauthorized, errNoToken)
 		case operator.Role == tokenfile.RoleMetrics && (!looks || req.URL.Path != "/metrics"):
-			a.relay.door.AdminRefused(req, operator.Name, door.OtherRole)
+			a.relay.refusals.AdminRefused(req, operator.Name, refusals.OtherRole)
 			admin.Refuse(w, http.StatusForbidden, errMetrics)
 		case !looks && operator.Role != tokenfile.RoleAct:
-			a.relay.door.AdminRefused(req, operator.Name, door.OtherRole)
+			a.relay.refusals.AdminRefused(req, operator.Name, refusals.OtherRole)
 			admin.Refuse(w, http.StatusForbidden, errReadOnly)
 		default:
 			next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), operatorKey{}, operator.Name)))

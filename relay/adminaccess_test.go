@@ -15,19 +15,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/refusals"
 )
 
-// newDoor makes a door that logs, and counts in metrics of its own.
-func newDoor(t *testing.T, log *slog.Logger) *door.Door {
+// newRefusals makes a log of refusals that logs, and counts in metrics of its own.
+func newRefusals(t *testing.T, log *slog.Logger) *refusals.Log {
 	t.Helper()
 	collectors, err := metrics.New(prometheus.NewRegistry(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return door.New(log, collectors.Door())
+	return refusals.New(log, collectors.Refusals())
 }
 
 // Where tokens are asked for nobody looks without one, and nobody changes anything with one for looking.
@@ -44,7 +44,7 @@ func TestAdminTokens_ACC7(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tokens.Close()
-	r := &Relay{log: to, admin: adminAccess{tokens: tokens}, door: newDoor(t, to)}
+	r := &Relay{log: to, admin: adminAccess{tokens: tokens}, refusals: newRefusals(t, to)}
 	for _, tt := range []struct {
 		method, path, authorization string
 		want                        int

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/internal/door"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
+	"github.com/xdsrelay/xdsrelay/relay/refusals"
 )
 
 // adminHeaders have browsers keep nothing of what the admin port shows, run nothing in it, and show it in no other page.
@@ -30,13 +30,13 @@ func (a adminPort) door(next http.Handler) http.Handler {
 			w.Header().Set(name, value)
 		}
 		if site := req.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && !isProbe(req) && admin.LooksOnly(req) {
-			a.relay.door.AdminRefused(req, "", door.OtherSite)
+			a.relay.refusals.AdminRefused(req, "", refusals.OtherSite)
 			admin.Text(w, http.StatusForbidden, "a page of another site asks: open the admin port's pages from the address bar\n")
 			return
 		}
 		own := &a.relay.now.Load().config.Admin
 		if host := hostOf(req.Host); !ownHost(host, own.Listen, own.Hosts) {
-			a.relay.door.AdminRefused(req, "", door.ForeignHost)
+			a.relay.refusals.AdminRefused(req, "", refusals.ForeignHost)
 			admin.Text(w, http.StatusMisdirectedRequest, "the admin port does not answer by this host name: add it to admin.hosts, or ask by address\n")
 			return
 		}

@@ -36,7 +36,7 @@ func TestAdminHosts_ACC7(t *testing.T) {
 		{"evilrelays.svc", []string{"*.relays.svc"}, http.StatusMisdirectedRequest},
 	} {
 		t.Run(tt.host, func(t *testing.T) {
-			r := &Relay{door: newDoor(t, slog.New(slog.DiscardHandler))}
+			r := &Relay{refusals: newRefusals(t, slog.New(slog.DiscardHandler))}
 			r.now.Store(&inForce{config: &config.Config{Admin: config.Admin{Listen: "own.example.com:19100", Hosts: tt.hosts}}})
 			reached := false
 			door := adminPort{relay: r}.door(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
@@ -56,7 +56,7 @@ func TestAdminHosts_ACC7(t *testing.T) {
 
 // A page of another site cannot have the admin port do anything, not even look, and no browser keeps or frames what it shows.
 func TestAdminSites_ACC7(t *testing.T) {
-	r := &Relay{door: newDoor(t, slog.New(slog.DiscardHandler))}
+	r := &Relay{refusals: newRefusals(t, slog.New(slog.DiscardHandler))}
 	r.now.Store(&inForce{config: &config.Config{}})
 	for _, tt := range []struct {
 		path, site string

@@ -16,7 +16,7 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 )
 
 // adminBed is an admin port over memory.
@@ -24,7 +24,7 @@ type adminBed struct {
 	*testing.T
 
 	lis *bufconn.Listener
-	log logs.Text
+	log logtest.Text
 
 	mu   sync.Mutex
 	from string // where the next connections come from; "": memory

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -25,7 +25,7 @@ func (h *hub) await(ctx context.Context, from load.From, s *session) error {
 
 // settle has the store of a session settle whenever it is time, until ctx ends or something has happened to it.
 func (h *hub) settle(ctx context.Context, s *session, happened func() bool) {
-	if h.panics.Do(contain.Store, func() { s.settle(ctx, happened) }) != nil {
+	if h.panics.Do(logs.PartStore, func() { s.settle(ctx, happened) }) != nil {
 		h.suspect(s.store)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,12 +16,12 @@ import (
 type contained struct {
 	credentials.TransportCredentials
 
-	panics *contain.Panics
+	panics *logs.Panics
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c contained) ServerHandshake(raw net.Conn) (conn net.Conn, info credentials.AuthInfo, err error) {
-	defer c.panics.Catch(contain.Client, func(e *contain.Error) { conn, info, err = nil, nil, e })
+	defer c.panics.Catch(logs.PartClient, func(e *logs.PanicError) { conn, info, err = nil, nil, e })
 	return c.TransportCredentials.ServerHandshake(raw)
 }
 
@@ -32,20 +32,20 @@ func (c contained) Clone() credentials.TransportCredentials {
 
 // unknown answers calls of methods that the relay does not have.
 func (r *Relay) unknown(server any, g grpc.ServerStream) (err error) {
-	defer r.panics.Catch(contain.Client, func(e *contain.Error) { err = status.Error(codes.Internal, e.Error()) })
-	return r.door.Unknown(server, g)
+	defer r.panics.Catch(logs.PartClient, func(e *logs.PanicError) { err = status.Error(codes.Internal, e.Error()) })
+	return r.refusals.Unknown(server, g)
 }
 
 // contain keeps a panic in a call of the admin port's gRPC service to that.
 func (a adminPort) contain(f func() error) (err error) {
-	defer a.relay.panics.Catch(contain.Admin, func(e *contain.Error) { err = status.Error(codes.Internal, e.Error()) })
+	defer a.relay.panics.Catch(logs.PartAdmin, func(e *logs.PanicError) { err = status.Error(codes.Internal, e.Error()) })
 	return f()
 }
 
 // containing keeps a panic in a page of the admin port to its request.
 func (a adminPort) containing(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		defer a.relay.panics.Catch(contain.Admin, func(e *contain.Error) { admin.Text(w, http.StatusInternalServerError, e.Error()+"\n") })
+		defer a.relay.panics.Catch(logs.PartAdmin, func(e *logs.PanicError) { admin.Text(w, http.StatusInternalServerError, e.Error()+"\n") })
 		pages.ServeHTTP(w, req)
 	})
 }

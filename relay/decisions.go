@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/internal/lograte"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/metrics"
@@ -23,11 +23,11 @@ const maxKinds = 1000
 type decisions struct {
 	metrics *metrics.Aggregation
 	log     *slog.Logger
-	logged  lograte.Once[string]
+	logged  logs.Once[string]
 }
 
 func newDecisions(m *metrics.Aggregation, log *slog.Logger) *decisions {
-	return &decisions{metrics: m, log: log, logged: lograte.Once[string]{Most: maxKinds}}
+	return &decisions{metrics: m, log: log, logged: logs.Once[string]{Most: maxKinds}}
 }
 
 // begin is called with the rules of a new plan: what was logged of those before is news

@@ -6,8 +6,7 @@ import (
 	"reflect"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
-	"github.com/xdsrelay/xdsrelay/internal/lograte"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -52,7 +51,7 @@ func (o *overhaul) respeak(h *hub) {
 const maxForeign = 64
 
 func newForeigners(o cache.Observer, log *slog.Logger) *foreigners {
-	return &foreigners{Observer: o, log: log, seen: lograte.Once[foreigner]{Most: maxForeign}}
+	return &foreigners{Observer: o, log: log, seen: logs.Once[foreigner]{Most: maxForeign}}
 }
 
 // foreigners logs that a control plane sends resources of another one's authorities, which
@@ -61,7 +60,7 @@ type foreigners struct {
 	cache.Observer
 
 	log  *slog.Logger
-	seen lograte.Once[foreigner]
+	seen logs.Once[foreigner]
 }
 
 type foreigner struct{ upstream, authority string }
@@ -74,7 +73,7 @@ func (f *foreigners) Foreign(upstream, typeURL, name string, n int) {
 		level = slog.LevelWarn
 	}
 	f.log.Log(context.Background(), level, "an upstream sends resources of another upstream's authority for a whole type: the relay ignores them",
-		"upstream", upstream, "type", typeURL, "resources", n, "name", excerpt.Head(name, maxLoggedName))
+		"upstream", upstream, "type", typeURL, "resources", n, "name", logs.Head(name, maxLoggedName))
 }
 
 // first reports whether an upstream did not send anything of the authority of a name before.
@@ -83,5 +82,5 @@ func (f *foreigners) first(upstream, name string) bool {
 	if err != nil {
 		return false // such a name is left out for another reason
 	}
-	return f.seen.First(foreigner{upstream, excerpt.Head(keyer.AuthorityOf(key), maxLoggedName)})
+	return f.seen.First(foreigner{upstream, logs.Head(keyer.AuthorityOf(key), maxLoggedName)})
 }

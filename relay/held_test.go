@@ -13,7 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 )
 
 // heldObserver counts what it is told of.
@@ -29,7 +29,7 @@ func (o *heldObserver) Held(cache.Held) { o.told++ }
 // end one line. The metric counts all of them.
 func TestLossesLog_SUR3(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, seen := new(logs.Text), new(heldObserver)
+		log, seen := new(logtest.Text), new(heldObserver)
 		l := &losses{Observer: seen, log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}))}
 		lines := func(part string) int { return strings.Count(log.String(), part) }
 		const (

@@ -13,7 +13,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -82,7 +82,7 @@ type hub struct {
 	own   *plane // the relay itself: of the names that it resolves
 	log   *slog.Logger
 
-	panics  *contain.Panics
+	panics  *logs.Panics
 	suspect func(*cache.Store) // has a store checked after a panic; it never blocks
 	condemn func(*cache.Store) // has a store rebuilt; likewise
 
@@ -240,15 +240,15 @@ func (h *hub) start(who claim, key sessionKey, as *appearance, meta map[string][
 	p.sessions++
 	h.running.Go(func() {
 		defer close(s.done)
-		if h.panics.Do(contain.Background, func() { h.snapshots.restore(s) }) != nil {
+		if h.panics.Do(logs.PartBackground, func() { h.snapshots.restore(s) }) != nil {
 			h.condemn(s.store) // it may have a part of the snapshot
 		}
 		if key.ofAll() || h.await(ctx, who.where(), s) == nil {
 			_ = s.client.Run(ctx) // ctx's
 		}
 		if h.ctx.Err() == nil {
-			_ = h.panics.Do(contain.Background, func() { h.snapshots.save(s) })
-			_ = h.panics.Do(contain.Store, s.store.Close) // at the relay's end the cache goes with it, and need not be emptied
+			_ = h.panics.Do(logs.PartBackground, func() { h.snapshots.save(s) })
+			_ = h.panics.Do(logs.PartStore, s.store.Close) // at the relay's end the cache goes with it, and need not be emptied
 		}
 	})
 	h.log.Info("session started", "upstream", key.plane, "scope", key.scope)
@@ -339,7 +339,7 @@ func (h *hub) lookIn(s *session, wait time.Duration) {
 	h.room.idle.add(s)
 	s.lingers++
 	linger := s.lingers
-	s.closer = time.AfterFunc(wait, h.panics.Func(contain.Background, func() { h.closeUnused(s, linger) }))
+	s.closer = time.AfterFunc(wait, h.panics.Func(logs.PartBackground, func() { h.closeUnused(s, linger) }))
 }
 
 // closeUnused ends a session that nobody has used for the linger. What it holds

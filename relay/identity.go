@@ -61,7 +61,7 @@ func (s *secure) ended(from string, state *tls.ConnectionState, err *identity.Er
 	if len(state.VerifiedChains) > 0 {
 		who = keyer.PeerFromCertificate(state.PeerCertificates[0])
 	}
-	s.relay.door.IdentityEnded(from, who.Identity(), string(err.Reason))
+	s.relay.refusals.IdentityEnded(from, who.Identity(), string(err.Reason))
 }
 
 func unauthenticated(err error) error { return status.Error(codes.Unauthenticated, err.Error()) }

@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -158,7 +157,7 @@ func causeOf(name string, err error, causes []upstream.Cause) string {
 }
 
 func told(name, text string) string {
-	return excerpt.Head(fmt.Sprintf("upstream %q is unreachable: %s", name, text), maxCause)
+	return logs.Head(fmt.Sprintf("upstream %q is unreachable: %s", name, text), maxCause)
 }
 
 // outageWatch looks which upstreams cannot be reached.
@@ -202,7 +201,7 @@ func (o outageWatch) tell(ctx context.Context, now time.Time) {
 	o.each(due, func(s *session) { s.store.Session().TellOutage() })
 	for p, cause := range causes {
 		if cause != "" && !p.reaching.trying.Swap(true) {
-			o.relay.hub.running.Go(o.relay.panics.Func(contain.Background, func() { o.retry(ctx, p) }))
+			o.relay.hub.running.Go(o.relay.panics.Func(logs.PartBackground, func() { o.retry(ctx, p) }))
 		}
 	}
 	o.relay.health.tell()
@@ -212,7 +211,7 @@ func (o outageWatch) tell(ctx context.Context, now time.Time) {
 // the same, and its own by the next look (SUR-6).
 func (o outageWatch) each(all []*session, f func(*session)) {
 	for at := 0; at < len(all); at++ {
-		if o.relay.panics.Do(contain.Store, func() {
+		if o.relay.panics.Do(logs.PartStore, func() {
 			for ; at < len(all); at++ {
 				f(all[at])
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/relay/peers"
@@ -51,7 +51,7 @@ type help struct {
 	files  *tlsfiles.Client
 	obs    peers.Observer
 	log    *slog.Logger
-	panics *contain.Panics
+	panics *logs.Panics
 	slots  chan struct{}
 
 	asking  sync.WaitGroup
@@ -265,7 +265,7 @@ func (x *helped) due(store *cache.Store, now time.Time) bool {
 // missing. Then clients are told of the outage that still wait.
 func (h *help) askFor(ctx context.Context, s *session) {
 	defer s.helped.asking.Store(false)
-	defer h.panics.Catch(contain.Background, nil)
+	defer h.panics.Catch(logs.PartBackground, nil)
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
@@ -345,7 +345,7 @@ func (h *help) look(ctx context.Context, now time.Time) {
 	h.looked = now
 	h.asking.Go(func() {
 		defer h.looking.Store(false)
-		defer h.panics.Catch(contain.Background, nil)
+		defer h.panics.Catch(logs.PartBackground, nil)
 		for _, peer := range h.client.Peers(ctx) {
 			held, err := peer.Look(ctx)
 			if h.failed(h.log.With("peer", peer.Address), peer, err) {

@@ -42,7 +42,7 @@ func (r *Relay) openPorts(s config.Server) (ports, error) {
 	for _, l := range s.AllListeners() {
 		p := &port{Listener: identity.Listener{Name: l.Name}, protocol: l.Protocol, tokens: shared}
 		p.Connections = r.connections
-		p.Proxied, p.Failed = l.ProxyProtocol, r.door.Unproxied
+		p.Proxied, p.Failed = l.ProxyProtocol, r.refusals.Unproxied
 		all = append(all, p)
 		v, err := shared.verifier(l, s.TLSRefresh)
 		if err != nil {
@@ -58,7 +58,7 @@ func (r *Relay) openPorts(s config.Server) (ports, error) {
 		}
 		p.secure = newSecure(r, files, l.Identity.Recheck)
 		p.Handshake = func(ctx context.Context) identity.Handshake { return r.admission.Handshake(ctx) }
-		p.Credentials = contained{r.door.Guard(p.secure.watch.Guard(files.Credentials())), r.panics}
+		p.Credentials = contained{r.refusals.Guard(p.secure.watch.Guard(files.Credentials())), r.panics}
 	}
 	return all, nil
 }

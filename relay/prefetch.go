@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
@@ -141,12 +141,12 @@ func (p *prefetcher) beginAnew() {
 }
 
 // forgetAll lets go of everything that is pinned and held, and forgets what refers to what.
-func (p *prefetcher) forgetAll(panics *contain.Panics) {
+func (p *prefetcher) forgetAll(panics *logs.Panics) {
 	before, held := p.graph, p.held
 	p.graph, p.held = newReferences(maxReferences), make(map[sessionKey]*holding)
 	for _, n := range before.nodes {
 		if n.pinned {
-			_ = panics.Do(contain.Prefetcher, func() {
+			_ = panics.Do(logs.PartPrefetcher, func() {
 				n.key.store.Unpin(n.key.typeURL, cache.Name{Spelling: n.key.name, Key: n.key.name})
 			})
 		}

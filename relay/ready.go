@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -73,7 +73,7 @@ func (a *reaching) why() string {
 	if unanswered, ok := errors.AsType[*upstream.UnansweredError](err); ok {
 		text = upstream.JoinCauses(unanswered.Causes)
 	}
-	return excerpt.Head(text, maxCause)
+	return logs.Head(text, maxCause)
 }
 
 // availability is what an upstream can do for new clients.
@@ -200,7 +200,7 @@ func (h *health) availabilities(now time.Time) []upstreamReady {
 			from, _ := h.relay.hub.reachable(p)
 			u.State, u.Since = unreachable, cmp.Or(since, p.reaching.failing())
 			u.away = !p.denies()
-			u.Cause = excerpt.Head(upstream.JoinCauses(from.Causes()), maxCause)
+			u.Cause = logs.Head(upstream.JoinCauses(from.Causes()), maxCause)
 		case !c.Unanswered.IsZero() && now.Sub(c.Unanswered) >= muteAfter:
 			u.State, u.Since, u.Cause = mute, c.Unanswered, "it owes an answer"
 		}

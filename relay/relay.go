@@ -20,10 +20,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/connections"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
-	"github.com/xdsrelay/xdsrelay/internal/door"
-	"github.com/xdsrelay/xdsrelay/internal/lograte"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -32,6 +30,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
+	"github.com/xdsrelay/xdsrelay/relay/refusals"
 	"github.com/xdsrelay/xdsrelay/upstream"
 	"google.golang.org/grpc"
 )
@@ -56,14 +55,14 @@ type Options struct {
 type Relay struct {
 	// immutable after New
 	log     *slog.Logger
-	lines   *lograte.Limit // of log
+	lines   *logs.Limit    // of log
 	audit   *slog.Logger   // not limited: what operators did, reloads too
 	level   *slog.LevelVar // nil: the level stays
 	version string
 	dial    upstream.Dial
 	metrics *metrics.Metrics
 	gather  prometheus.Gatherer
-	panics  *contain.Panics
+	panics  *logs.Panics
 	cache   *cache.Cache
 	secrets *payload.Secrets // what is never shown or stored
 	hub     *hub
@@ -92,7 +91,7 @@ type Relay struct {
 	perConn  int           // streams of one connection
 	// connections bounds them, of all ports.
 	connections *connections.Limit
-	door        *door.Door
+	refusals    *refusals.Log
 	admin       adminAccess
 	// workloads are the SPIFFE Workload APIs that certificates come from.
 	workloads *workload.Sources
@@ -129,7 +128,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := lograte.New(opts.Log.Handler(), cfg.Log.PerMinute, collectors.LogLineLeftOut)
+	lines := logs.NewLimit(opts.Log.Handler(), cfg.Log.PerMinute, collectors.LogLineLeftOut)
 	r := &Relay{
 		log: slog.New(lines.Handler()), lines: lines, audit: slog.New(lines.Unlimited()), level: opts.Level,
 		version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry, ready: opts.Serving,
@@ -137,7 +136,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	}
 	r.secrets.Set(cfg.SecretTypeURLs())
 	r.orders.secrets = r.secrets
-	r.door, r.panics = door.New(r.log, collectors.Door()), contain.New(r.log, collectors.Panics())
+	r.refusals, r.panics = refusals.New(r.log, collectors.Refusals()), logs.NewPanics(r.log, collectors.Panics())
 	r.workloads = workload.NewSources(r.log, collectors.Workloads(), r.panics)
 	r.repairs, r.outages, r.health.relay = repairs{r, newSuspects()}, outageWatch{r}, r
 	observer := &losses{Observer: r.metrics.Cache(), log: r.log}
@@ -155,7 +154,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.hub.admission = r.admission
 	r.router = &router{
 		hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log),
-		unverified: unverified{r.metrics.Access(), r.door}, lastScopes: newLastScopes(),
+		unverified: unverified{r.metrics.Access(), r.refusals}, lastScopes: newLastScopes(),
 	}
 	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
 	r.hub.own = newResolved(r.router, cfg.Resolve, r.fullState, r.metrics.Resolve(), r.panics, r.log)
@@ -367,7 +366,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	pages := adminPort{relay: r}
 	web := func(lis net.Listener, handler http.Handler) *http.Server {
 		s := newAdminServer(handler, r.log)
-		s.ErrorLog = slog.NewLogLogger(r.door.AdminHTTPLog(), slog.LevelDebug)
+		s.ErrorLog = slog.NewLogLogger(r.refusals.AdminHTTPLog(), slog.LevelDebug)
 		wg.Go(func() {
 			if err := s.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
 				clients.failed <- fmt.Errorf("admin port: %w", err)
@@ -402,26 +401,26 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 
 // loops begins what the relay does beside serving, until ctx ends.
 func (r *Relay) loops(ctx context.Context, wg *sync.WaitGroup) {
-	loop := func(part contain.Part, run func(context.Context)) {
+	loop := func(part logs.Part, run func(context.Context)) {
 		wg.Go(func() { r.panics.Loop(ctx, part, func() { run(ctx) }) })
 	}
-	loop(contain.Background, r.cache.Run)
-	loop(contain.Prefetcher, func(ctx context.Context) {
+	loop(logs.PartBackground, r.cache.Run)
+	loop(logs.PartPrefetcher, func(ctx context.Context) {
 		r.ahead.forgetAll(r.panics) // after a panic it may be wrong
 		r.ahead.run(ctx)
 	})
-	loop(contain.Background, r.outages.run)
-	loop(contain.Background, r.runHelp)
-	loop(contain.Store, r.repairs.run)
-	loop(contain.Background, func(ctx context.Context) { r.hub.snapshots.run(ctx, r.hub.list) })
+	loop(logs.PartBackground, r.outages.run)
+	loop(logs.PartBackground, r.runHelp)
+	loop(logs.PartStore, r.repairs.run)
+	loop(logs.PartBackground, func(ctx context.Context) { r.hub.snapshots.run(ctx, r.hub.list) })
 	wg.Go(func() { r.watch(ctx) })
-	loop(contain.Background, r.memory.run)
-	loop(contain.Background, new(load.Ebb).Run)
-	loop(contain.Background, r.retire)
-	loop(contain.Background, r.ports[0].tokens.run) // those of all ports
+	loop(logs.PartBackground, r.memory.run)
+	loop(logs.PartBackground, new(load.Ebb).Run)
+	loop(logs.PartBackground, r.retire)
+	loop(logs.PartBackground, r.ports[0].tokens.run) // those of all ports
 	for _, p := range r.ports {
 		if p.secure != nil {
-			loop(contain.Background, p.secure.watch.Run)
+			loop(logs.PartBackground, p.secure.watch.Run)
 		}
 	}
 }
@@ -429,7 +428,7 @@ func (r *Relay) loops(ctx context.Context, wg *sync.WaitGroup) {
 // seek has a plane reached, if the relay runs. The caller holds reloading.
 func (r *Relay) seek(p *plane) {
 	if ctx := r.background; ctx != nil {
-		r.hub.running.Go(func() { r.panics.Loop(ctx, contain.Background, func() { r.health.reach(ctx, p) }) })
+		r.hub.running.Go(func() { r.panics.Loop(ctx, logs.PartBackground, func() { r.health.reach(ctx, p) }) })
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -22,13 +22,13 @@ var ErrEnding = errors.New("the relay is stopping")
 // streams. Keys that need a restart (config.NeedsRestart) stay as they are, which is
 // logged. It may be called from any goroutine; reloads are carried out one at a time.
 func (r *Relay) Reload(cfg *config.Config) (err error) {
-	defer r.panics.Catch(contain.Admin, func(e *contain.Error) { err = e })
+	defer r.panics.Catch(logs.PartAdmin, func(e *logs.PanicError) { err = e })
 	return r.reload(cfg)
 }
 
 // Contain calls f for who embeds the relay. If f panics, that is counted and logged like a panic of
 // the relay, and returned as an error.
-func (r *Relay) Contain(f func()) error { return r.panics.Do(contain.Admin, f) }
+func (r *Relay) Contain(f func()) error { return r.panics.Do(logs.PartAdmin, f) }
 
 func (r *Relay) reload(cfg *config.Config) error {
 	r.reloading.Lock()

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	testplane "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	testports "github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
@@ -136,7 +136,7 @@ type running struct {
 	config     *config.Config
 	level      slog.LevelVar
 	xds, admin string
-	log        *logs.Text
+	log        *logtest.Text
 	stop       func() // may be called more than once
 }
 
@@ -175,7 +175,7 @@ func runBeside(t *testing.T, cfg *config.Config, rest net.Listener) *running {
 // runWith starts a relay that is given more sockets before.
 func runWith(t *testing.T, cfg *config.Config, more func(*Relay)) *running {
 	t.Helper()
-	r := &running{T: t, config: cfg, log: new(logs.Text)}
+	r := &running{T: t, config: cfg, log: new(logtest.Text)}
 	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: &r.level}))
 	var err error
 	if r.relay, err = New(cfg, Options{Log: log, Level: &r.level}); err != nil {

@@ -7,8 +7,7 @@ import (
 	"sync"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
@@ -79,7 +78,7 @@ var errUseless = errors.New("what filled it panicked")
 
 // check is the store's consistency check. A check that panics finds the store inconsistent.
 func (p *repairs) check(store *cache.Store) (err error) {
-	if e := p.relay.panics.Do(contain.Store, func() { err = store.Check() }); e != nil {
+	if e := p.relay.panics.Do(logs.PartStore, func() { err = store.Check() }); e != nil {
 		return e
 	}
 	return err
@@ -107,7 +106,7 @@ func (p *repairs) rebuild(store *cache.Store, fault error) {
 	}
 	r.metrics.Rebuilt()
 	r.log.Error("a store is inconsistent after a panic: it is rebuilt, and its clients connect again",
-		"upstream", s.key.plane, "scope", s.key.scope, "error", excerpt.Head(fault.Error(), maxFault))
+		"upstream", s.key.plane, "scope", s.key.scope, "error", logs.Head(fault.Error(), maxFault))
 	if s.ofRelay() { // the resolver may read it
 		r.hub.discard(func(s *session) bool { return s.key.resolved })
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/relay/resolve"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -21,7 +21,7 @@ func resolvedKey() sessionKey {
 }
 
 // newResolved builds what fills the store of these names, out of those of the upstreams.
-func newResolved(r *router, cfg config.Resolve, fullState map[string]bool, obs resolve.Observer, panics *contain.Panics, log *slog.Logger) *plane {
+func newResolved(r *router, cfg config.Resolve, fullState map[string]bool, obs resolve.Observer, panics *logs.Panics, log *slog.Logger) *plane {
 	return &plane{
 		name:     resolvedKey().plane,
 		upstream: &resolving{resolve.Config{Settings: settingsOf(cfg), Sources: sources{r}, Observer: obs, Panics: panics, Log: log}},

@@ -25,7 +25,7 @@ func (r *Relay) restServer(p *port) *http.Server {
 		ReadHeaderTimeout: restHeaderTime, MaxHeaderBytes: restHeaderBytes, IdleTimeout: idleTime,
 		// Both with and without TLS, HTTP/2 needs one connection for all types.
 		Protocols: new(http.Protocols),
-		ErrorLog:  slog.NewLogLogger(r.door.HTTPLog(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(r.refusals.HTTPLog(), slog.LevelDebug),
 
 		ConnContext: identity.Context,
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: r.perConn},

@@ -11,7 +11,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -80,7 +80,7 @@ func (p *plan) verify(node *corev3.Node, peer *keyer.Peer) (err error) {
 	if verifier.Empty() {
 		return nil
 	}
-	contain.Apart(func() { err = verifier.Verify(node, *peer) }) // of the stack of a stream at rest
+	logs.Apart(func() { err = verifier.Verify(node, *peer) }) // of the stack of a stream at rest
 	return err
 }
 
@@ -209,7 +209,7 @@ func (r *routes) decide(typeURL, name string) (d rules.Decision, byName bool, er
 // does, and it would stay.
 func (r *routes) decideApart(typeURL, name string, decided *rules.Decision) (byName bool, err error) {
 	var d rules.Decision
-	contain.Apart(func() { d, byName, err = r.decide(typeURL, name) })
+	logs.Apart(func() { d, byName, err = r.decide(typeURL, name) })
 	*decided = d
 	return byName, err
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/metrics"
@@ -39,7 +39,7 @@ type snapshots struct {
 	log     *slog.Logger
 	metrics *metrics.Snapshots
 	found   map[string]bool // upstreams with snapshots at the start
-	panics  *contain.Panics
+	panics  *logs.Panics
 	suspect func(*cache.Store) // see hub
 	hurry   chan struct{}      // one slot: snapshots are to be written now
 	secrets *payload.Secrets   // what is not written
@@ -200,7 +200,7 @@ func (s *snapshots) drop(x *session) {
 
 // trySave is save. A panic costs the one snapshot, and has the store checked.
 func (s *snapshots) trySave(x *session) {
-	if s.panics.Do(contain.Background, func() { s.save(x) }) != nil {
+	if s.panics.Do(logs.PartBackground, func() { s.save(x) }) != nil {
 		s.suspect(x.store)
 	}
 }

@@ -2,7 +2,7 @@ package relay
 
 import (
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/relay/load"
@@ -15,7 +15,7 @@ type source struct{ relay *Relay }
 
 // asked gives what f says; the zero value if it panics.
 func asked[T any](s source, f func() T) (v T) {
-	_ = s.relay.panics.Do(contain.Admin, func() { v = f() })
+	_ = s.relay.panics.Do(logs.PartAdmin, func() { v = f() })
 	return v
 }
 
@@ -113,7 +113,7 @@ func (s source) Workloads() workload.State { return s.relay.workloads.State() }
 
 // Scopes implements metrics.Source.
 func (s source) Scopes() (scopes, unmentioned int) {
-	_ = s.relay.panics.Do(contain.Admin, func() { scopes, unmentioned = s.scopes() })
+	_ = s.relay.panics.Do(logs.PartAdmin, func() { scopes, unmentioned = s.scopes() })
 	return scopes, unmentioned
 }
 

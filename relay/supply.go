@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/ack"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -24,7 +24,7 @@ type supply struct {
 	log  *slog.Logger
 	bell chan struct{} // one slot: there is another feed
 
-	panics *contain.Panics
+	panics *logs.Panics
 	reopen func() (feed, error) // makes the next feed after one that panicked
 	pause  time.Duration        // before that; owned by Run
 
@@ -60,7 +60,7 @@ func (s *supply) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		before = f
-		if _, failed := errors.AsType[*contain.Error](err); failed {
+		if _, failed := errors.AsType[*logs.PanicError](err); failed {
 			s.refill(ctx, f, time.Since(began))
 			before = nil // what it knows may be wrong
 		}
@@ -75,13 +75,13 @@ func (s *supply) Run(ctx context.Context) error {
 	}
 }
 
-// run runs a feed. The error is a [*contain.Error] if it panics.
+// run runs a feed. The error is a [*logs.PanicError] if it panics.
 func (s *supply) run(ctx context.Context, f feed) (err error) {
-	part := contain.Session
+	part := logs.PartSession
 	if _, own := f.(*resolver); own {
-		part = contain.Resolver
+		part = logs.PartResolver
 	}
-	defer s.panics.Catch(part, func(e *contain.Error) { err = e })
+	defer s.panics.Catch(part, func(e *logs.PanicError) { err = e })
 	return f.Run(ctx)
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/bearer"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
@@ -80,7 +80,7 @@ func (t *bearers) of(ctx context.Context, from string, values []string) (context
 		})
 	}
 	if bad, ok := errors.AsType[*bearer.Error](err); ok {
-		t.relay.door.TokenRefused(from, string(bad.Reason))
+		t.relay.refusals.TokenRefused(from, string(bad.Reason))
 		if bad.Reason == bearer.NoKeys {
 			return ctx, status.Error(codes.Unavailable, bad.Error())
 		}
@@ -94,7 +94,7 @@ func (t *bearers) of(ctx context.Context, from string, values []string) (context
 
 // identified gives a stream whose context has the client's token, if it has one. The error is a status.
 func (t *bearers) identified(g grpc.ServerStream) (_ grpc.ServerStream, err error) {
-	defer t.relay.panics.Catch(contain.Client, func(e *contain.Error) { err = status.Error(codes.Internal, e.Error()) })
+	defer t.relay.panics.Catch(logs.PartClient, func(e *logs.PanicError) { err = status.Error(codes.Internal, e.Error()) })
 	values := metadata.ValueFromIncomingContext(g.Context(), authorization)
 	if len(values) == 0 {
 		return g, nil
@@ -129,7 +129,7 @@ func (t *bearers) judge(by identity.Caller, from string) error {
 	}
 	err := by.Client.Listener.Tokens().Check(by.Token, time.Now())
 	if ended, ok := errors.AsType[*bearer.Error](err); ok {
-		t.relay.door.TokenEnded(from, by.Token.Subject, string(ended.Reason))
+		t.relay.refusals.TokenEnded(from, by.Token.Subject, string(ended.Reason))
 		return unauthenticated(ended)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
@@ -76,7 +76,7 @@ func (r *Relay) watch(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { // not waited for, if it is stuck
 		defer close(done)
-		r.panics.Loop(ctx, contain.Background, func() { r.rounds(ctx) })
+		r.panics.Loop(ctx, logs.PartBackground, func() { r.rounds(ctx) })
 	}()
 	select {
 	case <-done:

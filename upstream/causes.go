@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 )
 
@@ -124,7 +124,7 @@ func causeAt(endpoint string, err error, refusal bool) Cause {
 
 // briefly says in few words why a connection could not be made, or why a stream ended.
 func briefly(err error) string {
-	return excerpt.Head(strings.Map(printable, briefText(err)), maxCauseText)
+	return logs.Head(strings.Map(printable, briefText(err)), maxCauseText)
 }
 
 // refusalText is the status of a server that refuses, without its words.

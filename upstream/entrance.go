@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
@@ -36,7 +36,7 @@ type entrance struct {
 	// Immutable after newEntrance.
 	outages *Outages
 	most    time.Duration // what the back-off grows to
-	panics  *contain.Panics
+	panics  *logs.Panics
 
 	mu      sync.Mutex // taken before that of outages
 	backoff retry.Backoff
@@ -257,7 +257,7 @@ func (e *entrance) arm() {
 	}
 	e.set++
 	set := e.set
-	e.timer = time.AfterFunc(time.Until(e.next), e.panics.Func(contain.Background, func() { e.admit(set) }))
+	e.timer = time.AfterFunc(time.Until(e.next), e.panics.Func(logs.PartBackground, func() { e.admit(set) }))
 }
 
 // stop stops the timer, as another time counts now. The caller holds mu.

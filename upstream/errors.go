@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // ErrClosed is returned by Session.Run when its Upstream was closed.
@@ -157,7 +157,7 @@ func (e *clientError) Unwrap() error { return e.reason }
 // maxReason is how many bytes of its head and of its tail the reason has that a NACK carries
 // and a log line shows. A client's reason comes shortened already, with the client's name
 // before it, and is not cut once more (ACK-7).
-const maxReason = excerpt.Reason + excerpt.Reason/2
+const maxReason = logs.ReasonBytes + logs.ReasonBytes/2
 
 // detail is err's text as a NACK carries it.
-func detail(err error) string { return excerpt.Of(err.Error(), maxReason) }
+func detail(err error) string { return logs.Excerpt(err.Error(), maxReason) }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -300,7 +300,7 @@ func (r *remote) first(all []*replica, x *replica, q *query) *replica {
 	for i, o := range all {
 		r.failback.wg.Go(func() {
 			answers := false
-			r.session.safety.try(contain.Upstream, func() { answers = r.try(ctx, o, q, 0) == nil })
+			r.session.safety.try(logs.PartUpstream, func() { answers = r.try(ctx, o, q, 0) == nil })
 			if !answers {
 				i = len(all)
 			}

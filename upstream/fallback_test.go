@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -611,7 +611,7 @@ func TestSUR2_SUR6_QueriesThatPanic(t *testing.T) {
 				a, b := f.plane("a:1", api), f.plane("b:1", api)
 				a.set("1", "x")
 				b.set("1", "x", "second")
-				store, caught := wanting(api, "x"), contain.New(nil, nil)
+				store, caught := wanting(api, "x"), logs.NewPanics(nil, nil)
 				u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
 				session, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: "shared", Store: store, Panics: caught})
 				if err != nil {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/upstream/filesource"
 )
@@ -38,7 +38,7 @@ type FilesConfig struct {
 	// Logger gets what an operator should know; nil means none.
 	Logger *slog.Logger
 	// Panics catches panics in the reading of files (SUR-6); nil: none is caught.
-	Panics *contain.Panics
+	Panics *logs.Panics
 }
 
 func (c FilesConfig) withDefaults() FilesConfig {
@@ -98,7 +98,7 @@ func NewFiles(cfg FilesConfig) (*Files, error) {
 	f.stop = stop
 	changed, unsubscribe := f.source.Subscribe()
 	f.wg.Go(func() {
-		cfg.Panics.Loop(ctx, contain.Background, func() {
+		cfg.Panics.Loop(ctx, logs.PartBackground, func() {
 			// It fails only where it runs already.
 			_ = f.source.Run(ctx)
 		})
@@ -108,7 +108,7 @@ func NewFiles(cfg FilesConfig) (*Files, error) {
 		for {
 			select {
 			case <-changed:
-				_ = cfg.Panics.Do(contain.Background, func() { f.take(f.source.Snapshot()) }) // the view before stays
+				_ = cfg.Panics.Do(logs.PartBackground, func() { f.take(f.source.Snapshot()) }) // the view before stays
 			case <-ctx.Done():
 				return
 			}

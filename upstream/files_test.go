@@ -21,7 +21,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/upstream/filesource"
 )
@@ -444,7 +444,7 @@ func TestFiles_VAR6_FILE1(t *testing.T) {
 		return fmt.Sprintf(`{"version_info": %q, "resources": [{"@type": %q, "name": %q}]}`, version, clusters, name)
 	}
 	put(cluster("1", "a"))
-	obs, log := &recorder{}, new(logs.Text)
+	obs, log := &recorder{}, new(logtest.Text)
 	f, err := NewFiles(FilesConfig{Name: "files", Path: path, Quiet: time.Millisecond, Observer: obs, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -58,7 +58,7 @@ func (c *restClient) connect(l *line) (link, error) {
 	l.asks(time.Now(), true, false)
 	k.wg.Go(func() {
 		// Its error is the context's. A poller that panicked is over.
-		if err := c.session.safety.panics.Do(contain.Upstream, func() { _ = k.poller.Run(k.ctx) }); err != nil {
+		if err := c.session.safety.panics.Do(logs.PartUpstream, func() { _ = k.poller.Run(k.ctx) }); err != nil {
 			c.session.post(k.ctx, func() { k.lost(err) })
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/ack"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -191,7 +191,7 @@ func (r *remote) probe() {
 	f.wg.Go(func() {
 		var found *replica
 		release := func() {}
-		r.session.safety.try(contain.Upstream, func() { // a panic finds nothing
+		r.session.safety.try(logs.PartUpstream, func() { // a panic finds nothing
 			for _, x := range better {
 				if f.knownBad(x) {
 					continue
@@ -217,7 +217,7 @@ func (r *remote) probe() {
 func (r *remote) findReachable(x *replica) {
 	for _, o := range r.up.replicas.peers(x, r.failback.interval/2) {
 		r.failback.wg.Go(func() {
-			defer r.session.safety.panics.Catch(contain.Upstream, nil)
+			defer r.session.safety.panics.Catch(logs.PartUpstream, nil)
 			ctx, cancel := context.WithTimeout(r.ctx, r.up.cfg.ConnectTimeout*3/4)
 			defer cancel()
 			release, err := r.up.transport.reach(ctx, o)

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
@@ -40,7 +40,7 @@ type replicas struct {
 	resolver Resolver
 	timeout  time.Duration // of a look-up
 	log      *slog.Logger
-	panics   *contain.Panics
+	panics   *logs.Panics
 	ready    chan struct{} // closed once it is known where to begin
 
 	ctx     context.Context // ends with close
@@ -139,7 +139,7 @@ func (a *replicas) start() {
 		for _, g := range a.groups {
 			for _, e := range g.endpoints {
 				if e.host != "" {
-					a.wg.Go(func() { a.panics.Loop(a.ctx, contain.Background, func() { a.watch(e) }) })
+					a.wg.Go(func() { a.panics.Loop(a.ctx, logs.PartBackground, func() { a.watch(e) }) })
 				}
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -151,7 +151,7 @@ func TestDetail_ACK7(t *testing.T) {
 		t.Errorf("%.20s … %s: head and tail stay", long, long[len(long)-20:])
 	}
 	// A client's reason that was shortened once, with the longest name before it, is not cut again.
-	once := strings.Repeat("n", 1<<10) + ": " + excerpt.Of(strings.Repeat("x", 1<<20), excerpt.Reason)
+	once := strings.Repeat("n", 1<<10) + ": " + logs.Excerpt(strings.Repeat("x", 1<<20), logs.ReasonBytes)
 	if got := detail(errors.New(once)); got != once {
 		t.Errorf("%d bytes of %d are left", len(got), len(once))
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -17,9 +17,9 @@ func (brokenStore) Apply(wire.StreamID, *wire.Response, time.Time) error { panic
 // A panic while a response is taken is a reason to reject the response, and makes the store a suspect.
 func TestSafety_SUR6(t *testing.T) {
 	suspected := 0
-	s := safety{contain.New(nil, nil), func() { suspected++ }}
+	s := safety{logs.NewPanics(nil, nil), func() { suspected++ }}
 	reason := s.apply(brokenStore{}, wire.StreamID{}, &wire.Response{}, time.Now())
-	if e, ok := errors.AsType[*contain.Error](reason); !ok || e.Part != contain.Response || suspected != 1 {
+	if e, ok := errors.AsType[*logs.PanicError](reason); !ok || e.Part != logs.PartResponse || suspected != 1 {
 		t.Errorf("reason %v, suspected %d times", reason, suspected)
 	}
 	if got := cached(reason); got != "what the response brought, save the part that was rejected: of that what was there before" {

@@ -11,7 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xdsrelay/xdsrelay/internal/ack"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -39,7 +39,7 @@ type SessionConfig struct {
 	// Panics catches panics (SUR-6): one while a response is applied rejects the response, and
 	// any other ends the session. nil: none is caught. Suspect is called after either, from any
 	// goroutine: the Store may be inconsistent. It must not block. nil: nobody wants to know.
-	Panics  *contain.Panics
+	Panics  *logs.Panics
 	Suspect func()
 }
 
@@ -126,15 +126,15 @@ func (s *Session) Run(ctx context.Context) error {
 	err := s.begin(ctx)
 	close(s.over)
 	cancel()
-	s.safety.try(contain.Session, s.source.end)
+	s.safety.try(logs.PartSession, s.source.end)
 	s.report.turn(StateIdle)
 	return err
 }
 
-// begin runs the loop. A panic in it ends the session with a [*contain.Error], and its streams:
+// begin runs the loop. A panic in it ends the session with a [*logs.PanicError], and its streams:
 // what it knows of itself may be wrong. Another session may take its place (SUR-6).
 func (s *Session) begin(ctx context.Context) (err error) {
-	defer s.safety.panics.Catch(contain.Session, func(e *contain.Error) {
+	defer s.safety.panics.Catch(logs.PartSession, func(e *logs.PanicError) {
 		s.safety.suspect()
 		err = e
 	})

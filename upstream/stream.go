@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -29,7 +29,7 @@ type stream struct {
 	call   context.Context         // of the gRPC call, under ctx
 	abort  context.CancelCauseFunc // ends the call for a reason of our own
 	conn   *conn
-	panics *contain.Panics
+	panics *logs.Panics
 	api    APIType
 	method string
 	post   func(ctx context.Context, f func())    // Session.post
@@ -67,7 +67,7 @@ type handler struct {
 // start opens the stream and receives from it until it ends.
 func (st *stream) start(timeout time.Duration, h handler) {
 	st.wg.Go(func() {
-		defer st.panics.Catch(contain.Upstream, func(e *contain.Error) { st.lost(h, e) })
+		defer st.panics.Catch(logs.PartUpstream, func(e *logs.PanicError) { st.lost(h, e) })
 		cs, err := st.open(timeout)
 		if err != nil {
 			st.lost(h, err)
@@ -197,7 +197,7 @@ func (st *stream) take() (out []outgoing, onIdle func()) {
 
 // send writes what is queued until the stream ends.
 func (st *stream) send(cs grpc.ClientStream) {
-	defer st.panics.Catch(contain.Upstream, func(e *contain.Error) { st.abort(e) })
+	defer st.panics.Catch(logs.PartUpstream, func(e *logs.PanicError) { st.abort(e) })
 	for {
 		out, onIdle := st.take()
 		if onIdle != nil {

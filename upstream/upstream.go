@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // Upstream is one control plane of servers: its endpoints, and what its sessions share. Its
@@ -25,7 +25,7 @@ type Upstream struct {
 
 	*roster
 
-	panics    *contain.Panics // nil: none is caught
+	panics    *logs.Panics // nil: none is caught
 	causes    *causes
 	replicas  *replicas
 	entrance  *entrance
@@ -79,7 +79,7 @@ func New(cfg Config) (*Upstream, error) {
 
 // Contain has panics caught in what the sessions share (SUR-6). It is to be called before the first
 // session is made.
-func (u *Upstream) Contain(p *contain.Panics) {
+func (u *Upstream) Contain(p *logs.Panics) {
 	u.panics, u.entrance.panics, u.replicas.panics = p, p, p
 }
 
@@ -200,7 +200,7 @@ func (u *Upstream) reachAny(ctx context.Context, equal []*replica) []Cause {
 	causes := make([]Cause, len(equal))
 	for i, x := range equal {
 		wg.Go(func() {
-			defer u.panics.Catch(contain.Upstream, func(e *contain.Error) { causes[i] = causeAt(x.name, e, false) })
+			defer u.panics.Catch(logs.PartUpstream, func(e *logs.PanicError) { causes[i] = causeAt(x.name, e, false) })
 			release, err := u.transport.reach(ctx, x)
 			if err != nil {
 				causes[i] = causeAt(x.name, err, false)

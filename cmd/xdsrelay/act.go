@@ -19,7 +19,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
@@ -107,20 +107,20 @@ func (o *actFlags) query() string {
 
 // selection says what a command selects.
 func selection(c *admin.Command) string {
-	words := []string{"upstream " + cmp.Or(excerpt.Printable(c.Upstream), "all")}
+	words := []string{"upstream " + cmp.Or(logs.Printable(c.Upstream), "all")}
 	switch {
 	case c.Scope == nil:
 		words = append(words, "scope all")
 	case *c.Scope == "":
 		words = append(words, "scope of xdstp names")
 	default:
-		words = append(words, "scope "+excerpt.Printable(*c.Scope))
+		words = append(words, "scope "+logs.Printable(*c.Scope))
 	}
-	return strings.Join(append(words, "type "+cmp.Or(excerpt.Printable(strings.Join(c.Types, ", ")), "all")), ", ")
+	return strings.Join(append(words, "type "+cmp.Or(logs.Printable(strings.Join(c.Types, ", ")), "all")), ", ")
 }
 
 // scopeText shows the scope of a table.
-func scopeText(scope string) string { return cmp.Or(excerpt.Printable(scope), "(xdstp names)") }
+func scopeText(scope string) string { return cmp.Or(logs.Printable(scope), "(xdstp names)") }
 
 // act has all relays carry out a command, after the operator agreed.
 func (o *actFlags) act(path, question string, c *admin.Command) error {
@@ -246,7 +246,7 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[admin.Done]
 	for i := range answers {
 		a := &answers[i]
 		if a.Err != nil {
-			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, excerpt.Printable(a.Err.Error()))
+			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, logs.Printable(a.Err.Error()))
 			continue
 		}
 		released, changed, failed := a.Value.Totals()
@@ -268,11 +268,11 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[admin.Done]
 		b.WriteString("\n")
 		for _, s := range a.Value.Scopes {
 			if s.Error != "" {
-				fmt.Fprintf(&b, "  FAILED in scope %s of upstream %s: %s\n", scopeText(s.Scope), excerpt.Printable(s.Upstream), excerpt.Printable(s.Error))
+				fmt.Fprintf(&b, "  FAILED in scope %s of upstream %s: %s\n", scopeText(s.Scope), logs.Printable(s.Upstream), logs.Printable(s.Error))
 			}
 		}
 		for _, warning := range a.Value.Warnings {
-			fmt.Fprintf(&b, "  warning: %s\n", excerpt.Printable(warning))
+			fmt.Fprintf(&b, "  warning: %s\n", logs.Printable(warning))
 		}
 	}
 	_, err := w.Write(b.Bytes())

@@ -14,7 +14,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -87,7 +87,7 @@ func showOnce[T any](o *askFlags, relays *adminclient.Client, path string, table
 		}
 		for i := range answers {
 			if answers[i].Err != nil && !o.named {
-				fmt.Fprintf(&text, "%s: FAILED: %s\n", answers[i].Address, excerpt.Printable(answers[i].Err.Error()))
+				fmt.Fprintf(&text, "%s: FAILED: %s\n", answers[i].Address, logs.Printable(answers[i].Err.Error()))
 			}
 		}
 		_, err = out.Write(text.Bytes())
@@ -103,7 +103,7 @@ func (o *askFlags) cut(s string, most int) string {
 	if r := []rune(s); !o.wide() && len(r) > most {
 		s = string(r[:most-1]) + "…"
 	}
-	return excerpt.Printable(s)
+	return logs.Printable(s)
 }
 
 // typed checks what was typed for a type; "" stands for all.
@@ -147,4 +147,4 @@ func elapsed(t, now time.Time) string {
 // dash is "-" in place of nothing.
 func dash(s string) string { return cmp.Or(s, "-") }
 
-func short(typeURL string) string { return excerpt.Printable(keyer.ShortName(typeURL)) }
+func short(typeURL string) string { return logs.Printable(keyer.ShortName(typeURL)) }

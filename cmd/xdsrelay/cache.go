@@ -12,7 +12,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/disk"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 func cacheCommand() *cobra.Command {
@@ -116,16 +116,16 @@ func snapshotText(w io.Writer, files []snapshotFile, now time.Time) error {
 		if i > 0 {
 			_, _ = fmt.Fprintln(table) // Flush has the error
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%d bytes\n", excerpt.Printable(f.File), f.Bytes)
+		_, _ = fmt.Fprintf(table, "%s\t%d bytes\n", logs.Printable(f.File), f.Bytes)
 		if f.Upstream != "" {
-			_, _ = fmt.Fprintf(table, "  upstream %s\tscope %s\n", excerpt.Printable(f.Upstream), scopeText(f.Scope))
+			_, _ = fmt.Fprintf(table, "  upstream %s\tscope %s\n", logs.Printable(f.Upstream), scopeText(f.Scope))
 			_, _ = fmt.Fprintf(table, "  written %s ago\tas of %s ago\n", since(now, f.Written), since(now, f.AsOf))
 		}
 		if f.Error != "" {
-			_, _ = fmt.Fprintf(table, "  not usable\t%s\n", excerpt.Printable(f.Error))
+			_, _ = fmt.Fprintf(table, "  not usable\t%s\n", logs.Printable(f.Error))
 		}
 		for _, t := range f.Types {
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%d bytes\n", excerpt.Printable(t.TypeURL), t.Kind, plural(t.Resources, "resource"), t.Bytes)
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%d bytes\n", logs.Printable(t.TypeURL), t.Kind, plural(t.Resources, "resource"), t.Bytes)
 		}
 	}
 	if len(files) == 0 {

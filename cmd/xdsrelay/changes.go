@@ -23,7 +23,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
@@ -94,9 +94,9 @@ func (o *askFlags) changes(w io.Writer, answers []adminclient.Answer[admin.Chang
 			if !diff {
 				break
 			}
-			_, _ = fmt.Fprintf(w, "\n%s %s at %s:\n", short(c.TypeURL), excerpt.Printable(c.Name), c.At.UTC().Format(time.TimeOnly))
+			_, _ = fmt.Fprintf(w, "\n%s %s at %s:\n", short(c.TypeURL), logs.Printable(c.Name), c.At.UTC().Format(time.TimeOnly))
 			for _, line := range difference(pretty(c.Before), pretty(c.After)) {
-				_, _ = fmt.Fprintf(w, "  %s\n", excerpt.PrintableLines(line))
+				_, _ = fmt.Fprintf(w, "  %s\n", logs.PrintableLines(line))
 			}
 		}
 		if !v.From.IsZero() {
@@ -199,7 +199,7 @@ func (w *waiting) look(answers []adminclient.Answer[admin.Reach]) (done bool) {
 	w.asking = asking
 	held := make([]string, 0, len(seen))
 	for _, version := range slices.Sorted(maps.Keys(seen)) {
-		name := "version " + excerpt.Printable(version)
+		name := "version " + logs.Printable(version)
 		if version == "" {
 			name = "an older version or none"
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
@@ -176,8 +176,8 @@ func (o *askFlags) clientRow(c *connected, typeURL string, now time.Time) []stri
 		dash(o.cut(waits, 30)), elapsed(t.BehindSince, now), o.cut(dash(from.Scope), 30),
 	}
 	if o.wide() {
-		row = append(row, dash(from.Upstream), dash(from.Rule), strconv.Itoa(t.Subscriptions), excerpt.Printable(c.Peer),
-			dash(excerpt.Printable(cmp.Or(c.SPIFFE, c.Subject))), c.Variant, elapsed(c.Since, now))
+		row = append(row, dash(from.Upstream), dash(from.Rule), strconv.Itoa(t.Subscriptions), logs.Printable(c.Peer),
+			dash(logs.Printable(cmp.Or(c.SPIFFE, c.Subject))), c.Variant, elapsed(c.Since, now))
 	}
 	return append(row, c.relay)
 }
@@ -189,7 +189,7 @@ func (o *askFlags) names(w io.Writer, c *connected, now time.Time) {
 		if len(t.Names) == 0 {
 			continue
 		}
-		_, _ = fmt.Fprintf(w, "\n%s of %s at %s:\n", short(typeURL), excerpt.Printable(cmp.Or(c.Node, c.Peer)), c.relay)
+		_, _ = fmt.Fprintf(w, "\n%s of %s at %s:\n", short(typeURL), logs.Printable(cmp.Or(c.Node, c.Peer)), c.relay)
 		rows := [][]string{{"NAME", "BY", "STATUS", "HELD", "SENT", "CACHED", "CHANGED"}}
 		for _, d := range t.Names {
 			rows = append(rows, []string{
@@ -206,7 +206,7 @@ func (o *askFlags) gone(w io.Writer, answers []adminclient.Answer[[]downstream.G
 	for i := range answers {
 		for _, g := range answers[i].Value {
 			rows = append(rows, []string{
-				o.cut(dash(g.Node), 40), excerpt.Printable(g.Peer), elapsed(g.At, now), elapsed(g.Since, g.At), string(g.Why), g.Code, o.cut(dash(g.Reason), 60), answers[i].Address,
+				o.cut(dash(g.Node), 40), logs.Printable(g.Peer), elapsed(g.At, now), elapsed(g.Since, g.At), string(g.Why), g.Code, o.cut(dash(g.Reason), 60), answers[i].Address,
 			})
 		}
 	}
@@ -315,14 +315,14 @@ func (o *askFlags) why(w io.Writer, answers []adminclient.Answer[[]admin.Why], n
 	for i := range answers {
 		for _, v := range answers[i].Value {
 			n++
-			_, _ = fmt.Fprintf(w, "%s, stream %d of %s:\n  %s\n", answers[i].Address, v.Client, excerpt.Printable(v.Peer), o.ends(v.Sentence, 300, 300))
+			_, _ = fmt.Fprintf(w, "%s, stream %d of %s:\n  %s\n", answers[i].Address, v.Client, logs.Printable(v.Peer), o.ends(v.Sentence, 300, 300))
 			for _, f := range v.From {
-				_, _ = fmt.Fprintf(w, "  from upstream %s, scope %s, rule %s\n", excerpt.Printable(f.Upstream), scopeText(f.Scope), dash(excerpt.Printable(f.Rule)))
+				_, _ = fmt.Fprintf(w, "  from upstream %s, scope %s, rule %s\n", logs.Printable(f.Upstream), scopeText(f.Scope), dash(logs.Printable(f.Rule)))
 			}
 			for _, c := range v.Cached {
-				_, _ = fmt.Fprintf(w, "  the relay has it: %s, version %s, %d bytes, changed %s ago", c.State, dash(excerpt.Printable(c.Version)), c.Bytes, elapsed(c.Updated, now))
+				_, _ = fmt.Fprintf(w, "  the relay has it: %s, version %s, %d bytes, changed %s ago", c.State, dash(logs.Printable(c.Version)), c.Bytes, elapsed(c.Updated, now))
 				if c.Error != "" {
-					_, _ = fmt.Fprintf(w, ", %s", excerpt.Printable(c.Error))
+					_, _ = fmt.Fprintf(w, ", %s", logs.Printable(c.Error))
 				}
 				_, _ = fmt.Fprintln(w)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/compare"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/watch"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // compareFlags are the flags of compare.
@@ -186,12 +186,12 @@ func (o *compareFlags) fleet(std streams) (nodes []*corev3.Node, err error) {
 
 func (c *comparison) text(out io.Writer) error {
 	for _, d := range c.Differences {
-		if _, err := fmt.Fprintf(out, "%s  %s  %s  %s\n", excerpt.Printable(d.Node), excerpt.Printable(d.Type), excerpt.Printable(d.Name), excerpt.Printable(d.What)); err != nil {
+		if _, err := fmt.Fprintf(out, "%s  %s  %s  %s\n", logs.Printable(d.Node), logs.Printable(d.Type), logs.Printable(d.Name), logs.Printable(d.What)); err != nil {
 			return err
 		}
 	}
 	for _, e := range c.Errors {
-		if _, err := fmt.Fprintln(out, excerpt.PrintableLines(e)); err != nil {
+		if _, err := fmt.Fprintln(out, logs.PrintableLines(e)); err != nil {
 			return err
 		}
 	}

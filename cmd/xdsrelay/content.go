@@ -15,7 +15,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
@@ -141,7 +141,7 @@ func nothing(w io.Writer, args []string) error {
 	case 0:
 		_, _ = fmt.Fprintln(w, "The relays have no resource.")
 	case 1:
-		_, _ = fmt.Fprintf(w, "The relays have no resource of type %s.\n", excerpt.Printable(args[0]))
+		_, _ = fmt.Fprintf(w, "The relays have no resource of type %s.\n", logs.Printable(args[0]))
 	default:
 		return &cli.Error{
 			Code: cli.ExitFailure, Err: fmt.Errorf("no relay has %s %q", args[0], args[1]),
@@ -187,7 +187,7 @@ each by name. --output json shows the payload of a single NAME, except those of 
 				for _, r := range answers[i].Value {
 					rows = append(rows, []string{
 						short(r.TypeURL), o.cut(r.Name, 60), r.State, o.cut(dash(r.Version), 20), elapsed(r.Updated, now), strconv.Itoa(r.Bytes),
-						strconv.Itoa(r.Watchers), excerpt.Printable(r.Upstream), o.cut(scopeText(r.Scope), 30), answers[i].Address,
+						strconv.Itoa(r.Watchers), logs.Printable(r.Upstream), o.cut(scopeText(r.Scope), 30), answers[i].Address,
 					})
 				}
 			}

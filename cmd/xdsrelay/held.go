@@ -14,7 +14,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
@@ -65,7 +65,7 @@ func heldText(w io.Writer, answers []adminclient.Answer[admin.HeldPage], now tim
 	for i := range answers {
 		a := &answers[i]
 		if a.Err != nil {
-			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, excerpt.Printable(a.Err.Error()))
+			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, logs.Printable(a.Err.Error()))
 			continue
 		}
 		if len(a.Value.Orders)+len(a.Value.Held) == 0 {
@@ -101,8 +101,8 @@ func orderText(b *bytes.Buffer, x *admin.OrderView, now time.Time) {
 }
 
 func typeText(b *bytes.Buffer, x *admin.HeldView, now time.Time) {
-	fmt.Fprintf(b, "  %s of upstream %s, scope %s: held by the %s since %s, %s: %s removed, %d changed or new\n", excerpt.Printable(keyer.ShortName(x.TypeURL)),
-		excerpt.Printable(x.Upstream), scopeText(x.Scope), excerpt.Printable(x.Why), ago(now, x.Since), untilText(now, x.Until), plural(x.Removed, "name"), x.Changed)
+	fmt.Fprintf(b, "  %s of upstream %s, scope %s: held by the %s since %s, %s: %s removed, %d changed or new\n", logs.Printable(keyer.ShortName(x.TypeURL)),
+		logs.Printable(x.Upstream), scopeText(x.Scope), logs.Printable(x.Why), ago(now, x.Since), untilText(now, x.Until), plural(x.Removed, "name"), x.Changed)
 	for i := range x.Names {
 		nameText(b, &x.Names[i])
 	}
@@ -112,21 +112,21 @@ func typeText(b *bytes.Buffer, x *admin.HeldView, now time.Time) {
 }
 
 func nameText(b *bytes.Buffer, n *admin.HeldName) {
-	name := excerpt.Printable(n.Name)
+	name := logs.Printable(n.Name)
 	switch {
 	case n.Received == nil:
 		fmt.Fprintf(b, "    %s: removed", name)
 		if n.Error != "" {
-			fmt.Fprintf(b, " (%s)", excerpt.Printable(n.Error))
+			fmt.Fprintf(b, " (%s)", logs.Printable(n.Error))
 		}
 	case n.Released == nil:
-		fmt.Fprintf(b, "    %s: new, version %s", name, excerpt.Printable(n.ReceivedVersion))
+		fmt.Fprintf(b, "    %s: new, version %s", name, logs.Printable(n.ReceivedVersion))
 	default:
-		fmt.Fprintf(b, "    %s: changed, version %s to %s", name, excerpt.Printable(n.ReleasedVersion), excerpt.Printable(n.ReceivedVersion))
+		fmt.Fprintf(b, "    %s: changed, version %s to %s", name, logs.Printable(n.ReleasedVersion), logs.Printable(n.ReceivedVersion))
 	}
 	b.WriteString("\n")
 	for _, line := range difference(pretty(n.Released), pretty(n.Received)) {
-		fmt.Fprintf(b, "      %s\n", excerpt.PrintableLines(line))
+		fmt.Fprintf(b, "      %s\n", logs.PrintableLines(line))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
@@ -107,12 +107,12 @@ func generationsText(w io.Writer, answers []adminclient.Answer[[]admin.Generatio
 	var b bytes.Buffer
 	for _, a := range answers {
 		if a.Err != nil {
-			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, excerpt.Printable(a.Err.Error()))
+			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, logs.Printable(a.Err.Error()))
 			continue
 		}
 		fmt.Fprintf(&b, "%s:\n", a.Address)
 		for _, s := range a.Value {
-			fmt.Fprintf(&b, "  upstream %s, scope %s\n", excerpt.Printable(s.Upstream), scopeText(s.Scope))
+			fmt.Fprintf(&b, "  upstream %s, scope %s\n", logs.Printable(s.Upstream), scopeText(s.Scope))
 			for _, g := range s.Generations {
 				fmt.Fprintf(&b, "    %d\t%s\n", g.Number, generationText(&g, now))
 			}
@@ -129,7 +129,7 @@ func generationText(g *cache.Generation, now time.Time) string {
 	}
 	var changes []string
 	for _, c := range g.Changes {
-		changes = append(changes, fmt.Sprintf("%s %d changed or removed, %d new", excerpt.Printable(keyer.ShortName(c.TypeURL)), c.Changed, c.New))
+		changes = append(changes, fmt.Sprintf("%s %d changed or removed, %d new", logs.Printable(keyer.ShortName(c.TypeURL)), c.Changed, c.New))
 	}
 	return fmt.Sprintf("%s, until %s: then %s", since, ago(now, g.Until), strings.Join(changes, "; "))
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/logwriter"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
@@ -61,7 +61,7 @@ Type=notify is told when the relay serves, reloads and drains.`,
 		if err != nil {
 			return unusable(err, "xdsrelay validate checks a configuration and starts nothing; "+keysHint)
 		}
-		lines := logwriter.New(cmd.ErrOrStderr(), maxLogQueue)
+		lines := logs.NewWriter(cmd.ErrOrStderr(), maxLogQueue)
 		defer lines.Close(logFlush)
 		level := new(slog.LevelVar)
 		level.Set(cfg.Log.Level.Slog())

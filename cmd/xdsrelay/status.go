@@ -14,7 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
@@ -130,7 +130,7 @@ func merge(answers []adminclient.Answer[admin.Status]) (all []found, clients int
 }
 
 // sentence shows what a relay says, which may quote others, in one line.
-func sentence(s string) string { return excerpt.PrintableLines(strings.Join(strings.Fields(s), " ")) }
+func sentence(s string) string { return logs.PrintableLines(strings.Join(strings.Fields(s), " ")) }
 
 // mostProblems is how many problems fit on a screen.
 const mostProblems = 12
@@ -180,7 +180,7 @@ func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status
 				planes[i] += ", silent for " + elapsed(u.Silent, now)
 			}
 		}
-		rows = append(rows, append(row, o.cut(strings.Join(planes, "; "), 60), v.About.Hash, dash(excerpt.Printable(v.About.Version))))
+		rows = append(rows, append(row, o.cut(strings.Join(planes, "; "), 60), v.About.Hash, dash(logs.Printable(v.About.Version))))
 	}
 	columns(w, rows)
 	return somethingWrong(len(all) - len(failures(answers)))
@@ -203,7 +203,7 @@ func (o *askFlags) problem(w io.Writer, p *found, asked int, now time.Time) {
 		_, _ = fmt.Fprintf(w, "  %s\n", strings.Join(more, "; "))
 	}
 	if p.Next != "" {
-		_, _ = fmt.Fprintf(w, "  next: %s\n", excerpt.Printable(p.Next))
+		_, _ = fmt.Fprintf(w, "  next: %s\n", logs.Printable(p.Next))
 	}
 }
 
@@ -221,7 +221,7 @@ func (o *askFlags) ends(s string, head, tail int) string {
 func nodes(some []string, n int) string {
 	all := make([]string, len(some))
 	for i, node := range some {
-		all[i] = excerpt.Printable(node)
+		all[i] = logs.Printable(node)
 	}
 	text := strings.Join(all, ", ")
 	if n > len(some) {

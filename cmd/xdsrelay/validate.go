@@ -10,7 +10,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 func validateCommand() *cobra.Command {
@@ -129,7 +129,7 @@ func (v *validation) check(file *source) error {
 		return validityJSON(cmd.OutOrStdout(), file.path, err, warnings, v.strict, results)
 	}
 	for _, w := range warnings {
-		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", excerpt.PrintableLines(w.Error())); err != nil {
+		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", logs.PrintableLines(w.Error())); err != nil {
 			return err
 		}
 	}
@@ -183,7 +183,7 @@ func validityText(w io.Writer, file string, cfg *config.Config, results []config
 		text += "\nsecrets (" + strings.Join(cfg.Types.Secret, ", ") + ") are denied to clients of the listeners " +
 			strings.Join(listeners, ", ") + ": none of their access rules has secrets: true"
 	}
-	_, err := fmt.Fprintln(w, excerpt.PrintableLines(text))
+	_, err := fmt.Fprintln(w, logs.PrintableLines(text))
 	return err
 }
 

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
@@ -67,7 +67,7 @@ type side struct {
 	walk    *walk
 	plane   *plane.Plane
 	relay   *exec.Cmd // nil: the clients are on the control plane
-	log     *logs.Text
+	log     *logtest.Text
 	clients [clients]*client
 	silence time.Duration // that ends a step
 	last    atomic.Int64  // when a client was sent something, or the control plane spoke
@@ -79,7 +79,7 @@ type side struct {
 // newSide starts a relay before a control plane. Without a binary there is none.
 func newSide(tb testing.TB, binary string, w *walk) *side {
 	tb.Helper()
-	s := &side{tb: tb, walk: w, plane: plane.Start(tb, w.behaviour), log: new(logs.Text), silence: direct}
+	s := &side{tb: tb, walk: w, plane: plane.Start(tb, w.behaviour), log: new(logtest.Text), silence: direct}
 	addr := s.plane.Addr()
 	if binary != "" {
 		s.silence = quietFor

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/relay"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -86,7 +86,7 @@ type night struct {
 	registry   *prometheus.Registry
 	admin      *bufconn.Listener
 	clients    []*nightClient
-	log        *logs.Text
+	log        *logtest.Text
 	began      time.Time
 	first      figures // when the night began
 	cuts       int     // how many connections were cut
@@ -113,7 +113,7 @@ func startNight(t *testing.T, s *subject, plane controlPlane) *night {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	n := &night{t: t, registry: prometheus.NewRegistry(), admin: bufconn.Listen(64 << 10), log: new(logs.Text), began: time.Now()}
+	n := &night{t: t, registry: prometheus.NewRegistry(), admin: bufconn.Listen(64 << 10), log: new(logtest.Text), began: time.Now()}
 	n.bridge = newBridge(plane.addr(), func() bool { return n.figures()["xdsrelay_upstream_unanswered_seconds"] > 0 })
 	n.bridge.awake.Store(true)
 	r, err := relay.New(c, relay.Options{

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
 
@@ -21,7 +21,7 @@ import (
 type program struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
-	log   *logs.Text
+	log   *logtest.Text
 	ended chan struct{} // closed when the process is gone
 	once  sync.Once
 }
@@ -30,7 +30,7 @@ type program struct {
 // nil it takes what the program writes; the rest is shown if the test fails.
 func start(t *testing.T, env []string, output io.Writer, command ...string) *program {
 	t.Helper()
-	p := &program{log: new(logs.Text), ended: make(chan struct{})}
+	p := &program{log: new(logtest.Text), ended: make(chan struct{})}
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = io.Writer(p.log), p.log

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
@@ -35,7 +35,7 @@ func startRelay(t *testing.T, recipe, addr string, change func(*config.Config)) 
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	log := new(logs.Text)
+	log := new(logtest.Text)
 	it, err := relay.New(c, relay.Options{Version: "test", Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/logs"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
@@ -23,7 +23,7 @@ type relayProcess struct {
 	config            *config.Config
 	killed            bool
 	addr, rest, admin string
-	log               *logs.Text
+	log               *logtest.Text
 
 	stop  func() // of the run
 	leave func() // as a deployment ends a relay; only of one that is a process of its own
@@ -55,7 +55,7 @@ func startRelayAt(t *testing.T, xds net.Listener, up config.APIType, addr string
 	}
 	rest, admin := ports.Listen(t), ports.Listen(t)
 	r := &relayProcess{
-		t: t, config: cfg, killed: killed, log: new(logs.Text),
+		t: t, config: cfg, killed: killed, log: new(logtest.Text),
 		addr: xds.Addr().String(), rest: rest.Addr().String(), admin: admin.Addr().String(),
 	}
 	r.run(xds, rest, admin)

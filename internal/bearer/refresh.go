@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
 	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 const (
@@ -37,7 +37,7 @@ type keys struct {
 	every  time.Duration
 	pause  time.Duration // the least time between two looks
 	report func(error)
-	panics *contain.Panics
+	panics *logs.Panics
 	ctx    context.Context //nolint:containedctx // because it ends with the keys, and is nobody's request
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
@@ -70,7 +70,7 @@ func openKeys(t Trust, c *Config) (*keys, error) {
 		}
 		k.read = func(ctx context.Context) ([]byte, error) { return fetch(ctx, client, t.URL) }
 	}
-	k.wg.Go(func() { k.panics.Loop(k.ctx, contain.Background, k.run) })
+	k.wg.Go(func() { k.panics.Loop(k.ctx, logs.PartBackground, k.run) })
 	return k, nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -32,7 +32,7 @@ type Trust struct {
 type Config struct {
 	Trusts  []Trust
 	Refresh time.Duration // between two looks at a file
-	Panics  *contain.Panics
+	Panics  *logs.Panics
 	// Report is called when keys cannot be read or fetched, once for each reason, and with nil when
 	// they are read again.
 	Report func(issuer string, err error)

@@ -9,7 +9,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // The defaults of PollerConfig.
@@ -50,7 +50,7 @@ type PollerConfig struct {
 	// Batch is how long changes of the subscription are gathered before they go out.
 	Batch time.Duration
 	// Panics catches a panic in a poll, which fails then (SUR-6); nil: none is caught.
-	Panics *contain.Panics
+	Panics *logs.Panics
 	// MaxResponse bounds a response, in bytes of JSON.
 	MaxResponse int64
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // patience is how long a poll that waits for the first answer to its subscription
@@ -35,7 +35,7 @@ func (p *Poller) exchange(ctx context.Context, sub subscription, q *Poll) answer
 	defer asking.Wait()
 	asking.Go(func() {
 		var a answered
-		if err := p.cfg.Panics.Do(contain.Upstream, func() { a = p.ask(ctx, q) }); err != nil {
+		if err := p.cfg.Panics.Do(logs.PartUpstream, func() { a = p.ask(ctx, q) }); err != nil {
 			a = answered{err: err}
 		}
 		done <- a

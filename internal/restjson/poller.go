@@ -12,7 +12,7 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -244,7 +244,7 @@ func (p *Poller) take(r *Response, sub subscription, names []string, took time.D
 func (p *Poller) reject(nonce string, sub subscription, reason error) pause {
 	p.nonce, p.nonceG = nonce, sub.generation
 	p.rejection = &statuspb.Status{
-		Code: int32(codes.InvalidArgument), Message: excerpt.Of(oneLine(reason.Error()), excerpt.Reason),
+		Code: int32(codes.InvalidArgument), Message: logs.Excerpt(oneLine(reason.Error()), logs.ReasonBytes),
 	}
 	return pause{length: p.backoff.Next()}
 }

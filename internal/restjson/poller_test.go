@@ -18,7 +18,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/protobuf/encoding/protojson"
 )
@@ -628,7 +628,7 @@ func TestACK2_newNamesAfterARejection(t *testing.T) {
 		if len(polls) != 2 || polls[1].at != time.Second+DefaultBatch {
 			t.Fatalf("polls %v", polls)
 		}
-		if detail := polls[1].request.GetErrorDetail().GetMessage(); len(detail) > 2*excerpt.Reason+64 || !strings.HasPrefix(detail, "no way, no") {
+		if detail := polls[1].request.GetErrorDetail().GetMessage(); len(detail) > 2*logs.ReasonBytes+64 || !strings.HasPrefix(detail, "no way, no") {
 			t.Errorf("a detail of %d bytes", len(detail))
 		}
 	})

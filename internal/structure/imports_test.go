@@ -24,13 +24,9 @@ var productHelpers = []string{
 	"internal/apiservices",
 	"internal/apitypes",
 	"internal/bearer",
-	"internal/contain",
 	"internal/disk",
-	"internal/door",
-	"internal/excerpt",
 	"internal/filewatch",
-	"internal/lograte",
-	"internal/logwriter",
+	"internal/logs",
 	"internal/nodefile",
 	"internal/notify",
 	"internal/payload",
@@ -68,19 +64,20 @@ var mayImport = map[string][]string{
 	"upstream/filesource":    {"internal/wire", helpers},
 	"relay/resolve":          {"downstream/delivery", "relay/directory", "cache", "keyer", "internal/wire", helpers},
 	"relay/directory":        {"keyer", "internal/wire"},
+	"relay/refusals":         {helpers},
 	"relay/sharing":          {"keyer", "keyer/rules"},
 	"relay/admin":            {"relay/sharing", "cache", "config", "downstream", "downstream/delivery", "upstream", "keyer", helpers},
 	"relay/load":             {helpers},
 	"relay/loadreport":       {helpers},
 	"relay/peers":            {"cache", "keyer", "internal/wire", helpers},
-	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/contain", "internal/door", "internal/lograte", "internal/workload", "relay/load", "relay/loadreport", "relay/peers", "relay/resolve"}, // it is their observer
+	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/logs", "relay/refusals", "internal/workload", "relay/load", "relay/loadreport", "relay/peers", "relay/resolve"}, // it is their observer
 	"relay": {
 		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/connections", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules",
-		"relay/admin", "relay/directory", "relay/load", "relay/loadreport", "relay/peers", "relay/resolve", "relay/sharing", "upstream/filesource", "internal/wire", helpers,
+		"relay/admin", "relay/directory", "relay/load", "relay/loadreport", "relay/peers", "relay/refusals", "relay/resolve", "relay/sharing", "upstream/filesource", "internal/wire", helpers,
 	},
 
 	// Programs, and what they do.
-	"cmd/internal/cli": {"config", "internal/excerpt"},
+	"cmd/internal/cli": {"config", "internal/logs"},
 	"cmd/xdsrelay": {
 		"cmd/internal/cli", "cache", "cache/snapshot", "config", "downstream", "downstream/delivery", "relay", "relay/admin", "keyer", "cmd/xdsrelay/internal/adminclient", "config/bootstrap", "cmd/xdsrelay/internal/compare", "cmd/xdsrelay/internal/explain", "cmd/xdsrelay/internal/fleet", "cmd/xdsrelay/internal/watch",
 		"internal/xdsclient", helpers,
@@ -105,7 +102,7 @@ var mayImport = map[string][]string{
 	"internal/testkit/envoyproc":      {"internal/testkit/wait"},
 	"internal/testkit/golist":         nil,
 	"internal/testkit/loads":          nil,
-	"internal/testkit/logs":           nil,
+	"internal/testkit/logtest":        nil,
 	"internal/testkit/parallel":       nil,
 	"internal/testkit/plane":          {"internal/testkit/ports", helpers},
 	"internal/testkit/ports":          {"internal/testkit/wait"},

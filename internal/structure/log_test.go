@@ -15,8 +15,8 @@ var loggers = regexp.MustCompile(`slog\.(New|NewLogLogger|Default|SetDefault|Deb
 // madeBy are the only loggers of the product, by file. All others are made of the one that relay.New
 // has limited: what is logged to it passes that limit (LIM-4).
 var madeBy = map[string][]string{
-	"relay/relay.go": {"slog.New(lines.Handler())", "slog.New(lines.Unlimited())", "slog.NewLogLogger(r.door.AdminHTTPLog()"},
-	"relay/rest.go":  {"slog.NewLogLogger(r.door.HTTPLog()"},
+	"relay/relay.go": {"slog.New(lines.Handler())", "slog.New(lines.Unlimited())", "slog.NewLogLogger(r.refusals.AdminHTTPLog()"},
+	"relay/rest.go":  {"slog.NewLogLogger(r.refusals.HTTPLog()"},
 }
 
 func TestEveryLineIsLimited_LIM4(t *testing.T) {

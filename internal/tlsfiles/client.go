@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
 )
 
@@ -38,7 +38,7 @@ type ClientConfig struct {
 	Report func(error)
 	// Panics catches a panic in that goroutine, which goes on after a pause (SUR-6); nil: none
 	// is caught.
-	Panics *contain.Panics
+	Panics *logs.Panics
 }
 
 // Client is the client's side of TLS, always with the newest good files.

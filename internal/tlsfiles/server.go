@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/trust"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
 )
@@ -36,7 +36,7 @@ type ServerConfig struct {
 	Refresh time.Duration
 	Report  func(error)
 	// Panics is as in ClientConfig.
-	Panics *contain.Panics
+	Panics *logs.Panics
 }
 
 // Server is the server's side of TLS, always with the newest good files.

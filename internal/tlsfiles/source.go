@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/trust"
 	"github.com/xdsrelay/xdsrelay/internal/workload"
 )
@@ -23,7 +23,7 @@ type source interface {
 var errTwoSources = errors.New("either files or a SPIFFE Workload API, not both")
 
 // follow begins to follow what a side is configured with.
-func follow(f files, party *workload.Party, refresh time.Duration, report func(error), panics *contain.Panics) (source, error) {
+func follow(f files, party *workload.Party, refresh time.Duration, report func(error), panics *logs.Panics) (source, error) {
 	switch {
 	case party == nil:
 		return newWatcher(f, refresh, report, panics)

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
@@ -19,7 +19,7 @@ type watcher struct {
 	// Immutable after newWatcher.
 	files  files
 	report func(error)
-	panics *contain.Panics
+	panics *logs.Panics
 	stop   chan struct{}
 	once   sync.Once
 	wg     sync.WaitGroup
@@ -33,7 +33,7 @@ type watcher struct {
 
 // newWatcher reads the files once, fails if they cannot be used, and starts to
 // look after them.
-func newWatcher(f files, refresh time.Duration, report func(error), panics *contain.Panics) (*watcher, error) {
+func newWatcher(f files, refresh time.Duration, report func(error), panics *logs.Panics) (*watcher, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (w *watcher) run(refresh time.Duration) {
 		case <-w.stop:
 			return
 		case <-tick.C:
-			_ = w.panics.Do(contain.Background, w.refresh) // the files are looked at again
+			_ = w.panics.Do(logs.PartBackground, w.refresh) // the files are looked at again
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
@@ -135,7 +135,7 @@ func (a *api) OnX509ContextUpdate(c *workloadapi.X509Context) {
 	if a.expiry != nil {
 		a.expiry.Stop()
 	}
-	a.expiry = time.AfterFunc(time.Until(now.cert.Leaf.NotAfter), a.of.panics.Func(contain.Background, func() { a.expired(now) }))
+	a.expiry = time.AfterFunc(time.Until(now.cert.Leaf.NotAfter), a.of.panics.Func(logs.PartBackground, func() { a.expired(now) }))
 	a.of.observer.WorkloadAnswered()
 	a.of.log.Info("the SPIFFE Workload API gave the relay a certificate", "socket", a.address,
 		"spiffe_id", svid.ID.String(), "expires", now.cert.Leaf.NotAfter, "bundles", c.Bundles.Len())

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
 
@@ -95,7 +95,7 @@ func (b *Bearer) open(address string, from fetcher) *Token {
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.issued.Store(&issued{why: errUnanswered, away: true})
 	t.of.follow(t)
-	t.wg.Go(func() { t.of.panics.Loop(t.ctx, contain.Background, t.run) })
+	t.wg.Go(func() { t.of.panics.Loop(t.ctx, logs.PartBackground, t.run) })
 	return t
 }
 

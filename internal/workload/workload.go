@@ -24,7 +24,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"github.com/spiffe/go-spiffe/v2/workloadapi"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
@@ -40,7 +40,7 @@ type Observer interface {
 type Sources struct {
 	log      *slog.Logger
 	observer Observer
-	panics   *contain.Panics
+	panics   *logs.Panics
 
 	mu     sync.Mutex
 	apis   map[string]*api     // guarded by mu; by address
@@ -48,7 +48,7 @@ type Sources struct {
 }
 
 // NewSources follows nothing yet. panics may be nil.
-func NewSources(log *slog.Logger, observer Observer, panics *contain.Panics) *Sources {
+func NewSources(log *slog.Logger, observer Observer, panics *logs.Panics) *Sources {
 	return &Sources{log: log, observer: observer, panics: panics, apis: make(map[string]*api), tokens: make(map[*Token]struct{})}
 }
 
@@ -119,7 +119,7 @@ func (s *Sources) use(address string) (*api, error) {
 			return nil, err
 		}
 		s.apis[address] = a
-		a.wg.Go(func() { s.panics.Loop(a.ctx, contain.Background, a.run) })
+		a.wg.Go(func() { s.panics.Loop(a.ctx, logs.PartBackground, a.run) })
 	}
 	a.users++
 	return a, nil

@@ -10,7 +10,7 @@ import (
 	loadv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
@@ -63,7 +63,7 @@ func (s *Scope) connect(admitted ticket) (answered bool, err error) {
 	defer wg.Wait()
 	defer stream.Close()
 	wg.Go(func() {
-		defer s.all.Panics.Catch(contain.LoadReports, func(e *contain.Error) { l.lost <- e })
+		defer s.all.Panics.Catch(logs.PartLoadReports, func(e *logs.PanicError) { l.lost <- e })
 		l.receive()
 	})
 	if err := stream.Send(&loadv3.LoadStatsRequest{Node: nodeOf(stream)}); err != nil {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 )
@@ -48,7 +48,7 @@ type Stream interface {
 // Scopes are all scopes of a relay. What they keep has one limit.
 type Scopes struct {
 	// Panics catches panics (SUR-6); nil: none is caught. It is to be set before anything is used.
-	Panics *contain.Panics
+	Panics *logs.Panics
 
 	ctx     context.Context
 	running sync.WaitGroup
@@ -125,7 +125,7 @@ func (s *Scope) Join(node string) (*Client, error) {
 		s.running, s.state, s.failure = true, StateConnecting, nil
 		s.all.running.Go(func() {
 			defer release()
-			s.all.Panics.Loop(s.all.ctx, contain.LoadReports, s.run)
+			s.all.Panics.Loop(s.all.ctx, logs.PartLoadReports, s.run)
 		})
 	}
 	s.mu.Unlock()
@@ -203,7 +203,7 @@ func (s *Scope) run() {
 
 // connectOrFail is connect, and a failure if that panics.
 func (s *Scope) connectOrFail(admitted ticket) (answered bool, err error) {
-	defer s.all.Panics.Catch(contain.LoadReports, func(e *contain.Error) { err = e })
+	defer s.all.Panics.Catch(logs.PartLoadReports, func(e *logs.PanicError) { err = e })
 	return s.connect(admitted)
 }
 

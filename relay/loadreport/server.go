@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // services are the names of the service, now and in v2. Its messages have not changed but in
@@ -48,7 +48,7 @@ type Place interface {
 // goroutine.
 type Server struct {
 	// Panics is as in Scopes.
-	Panics *contain.Panics
+	Panics *logs.Panics
 
 	finder Finder
 	nodeOf NodeOf
@@ -145,6 +145,6 @@ func (s *Server) within(spread time.Duration, f func(*stream)) {
 	for st := range s.streams {
 		after := rand.N(max(0, spread) + 1) //nolint:gosec // spreading, not secrecy
 		st.timer.Stop()                     // of the reload before
-		st.timer = time.AfterFunc(after, s.Panics.Func(contain.LoadReports, func() { f(st) }))
+		st.timer = time.AfterFunc(after, s.Panics.Func(logs.PartLoadReports, func() { f(st) }))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // stream is one client's stream. Its handler reads; a second goroutine writes.
@@ -43,7 +43,7 @@ func (st *stream) serve() error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		defer st.server.Panics.Catch(contain.LoadReports, func(e *contain.Error) { st.end(failed(e)) })
+		defer st.server.Panics.Catch(logs.PartLoadReports, func(e *logs.PanicError) { st.end(failed(e)) })
 		st.write(client)
 	})
 	err := st.readAll(client)
@@ -93,12 +93,12 @@ func (st *stream) leave(client *Client) {
 
 // readAll is read. The writer ends also if it panics.
 func (st *stream) readAll(client *Client) (err error) {
-	defer st.server.Panics.Catch(contain.LoadReports, func(e *contain.Error) { err = failed(e) })
+	defer st.server.Panics.Catch(logs.PartLoadReports, func(e *logs.PanicError) { err = failed(e) })
 	return st.read(client)
 }
 
 // failed is the status of a stream that a panic ended.
-func failed(e *contain.Error) error { return status.Error(codes.Internal, e.Error()) }
+func failed(e *logs.PanicError) error { return status.Error(codes.Internal, e.Error()) }
 
 // inOrder is nil where the client has ended its stream.
 func inOrder(err error) error {

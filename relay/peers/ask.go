@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -130,7 +130,7 @@ func (x *exchange) run(ctx context.Context, p *Peer, m *Marker) error {
 	}
 	x.heard()
 	x.sender.Go(func() {
-		defer p.panics.Catch(contain.Background, nil)
+		defer p.panics.Catch(logs.PartBackground, nil)
 		x.send(cs)
 	})
 	return x.receive(cs)

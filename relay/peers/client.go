@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
@@ -43,7 +43,7 @@ type ClientConfig struct {
 	Connect     func(ctx context.Context, network, address string) (net.Conn, error)
 	Options     []grpc.DialOption
 	MaxBytes    int // of one exchange
-	Panics      *contain.Panics
+	Panics      *logs.Panics
 }
 
 // Client asks peers. Its methods may be called from any goroutine.
@@ -183,7 +183,7 @@ type Peer struct {
 	target, id string // of the configuration; of this process
 	maxBytes   int
 	cc         *grpc.ClientConn
-	panics     *contain.Panics
+	panics     *logs.Panics
 
 	mu      sync.Mutex
 	until   time.Time // it is not asked before

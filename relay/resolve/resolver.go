@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/contain"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
@@ -26,7 +26,7 @@ type Config struct {
 	Log      *slog.Logger // nil: nowhere
 	// Panics has the end of Run end all that it can, also after a panic (SUR-6); nil: none is
 	// caught. A panic in Run is its caller's.
-	Panics *contain.Panics
+	Panics *logs.Panics
 }
 
 // Settings are what of a Config may change while the Resolver runs.
@@ -89,7 +89,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 	r.begun.Store(true)
 	defer func() {
 		for _, t := range r.taps {
-			_ = r.config.Panics.Do(contain.Resolver, t.close) // the others are closed nevertheless
+			_ = r.config.Panics.Do(logs.PartResolver, t.close) // the others are closed nevertheless
 		}
 	}()
 	timer := time.NewTimer(time.Hour)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
 // The exit codes beside 0.
@@ -72,8 +72,8 @@ func (e *Error) print(w io.Writer) {
 		prefix = ""
 	}
 	// If standard error is closed, there is no other place for the error.
-	_, _ = fmt.Fprintf(w, "%s%s\n", prefix, excerpt.PrintableLines(e.Err.Error()))
+	_, _ = fmt.Fprintf(w, "%s%s\n", prefix, logs.PrintableLines(e.Err.Error()))
 	if e.Hint != "" {
-		_, _ = fmt.Fprintf(w, "hint: %s\n", excerpt.PrintableLines(e.Hint))
+		_, _ = fmt.Fprintf(w, "hint: %s\n", logs.PrintableLines(e.Hint))
 	}
 }

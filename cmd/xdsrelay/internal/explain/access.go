@@ -3,7 +3,7 @@ package explain
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -44,7 +44,7 @@ func (a *Access) meaning() string {
 	case a.ByName:
 		return "a rule of access.rules looks at the name; use --name to explain one"
 	case a.Reason != "":
-		return "denied, because rule " + a.Rule + " fails: " + excerpt.Printable(a.Reason)
+		return "denied, because rule " + a.Rule + " fails: " + logs.Printable(a.Reason)
 	case a.Allowed && a.Rule == rules.Otherwise:
 		return "allowed: no rule of access.rules matches, and access.otherwise allows"
 	case a.Allowed:
@@ -74,7 +74,7 @@ func (p *page) access(a *Access, spelling, listener string) {
 	}
 	p.field("access", p.paint(a.color(), a.meaning()))
 	if a.Name != "" && a.Name != spelling {
-		p.field("", "the rules see the name "+excerpt.Printable(a.Name))
+		p.field("", "the rules see the name "+logs.Printable(a.Name))
 	}
 	if len(a.Rules) == 0 {
 		return

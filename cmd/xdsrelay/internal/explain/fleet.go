@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/fleet"
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
@@ -34,7 +34,7 @@ func (e *Explainer) Fleet(ctx context.Context, path string, in io.Reader, errs i
 		}
 		if err != nil {
 			bad++
-			_, _ = fmt.Fprintln(errs, excerpt.PrintableLines(err.Error())) // nobody is left to tell where this fails
+			_, _ = fmt.Fprintln(errs, logs.PrintableLines(err.Error())) // nobody is left to tell where this fails
 			continue
 		}
 		subject := e.rules.Subject(node.Node, peer)
@@ -44,7 +44,7 @@ func (e *Explainer) Fleet(ctx context.Context, path string, in io.Reader, errs i
 		survey.Add(node.GetId(), placements...)
 		if read++; time.Since(told) > betweenProgress {
 			told = time.Now()
-			_, _ = fmt.Fprintf(errs, "%d nodes so far, in %s\n", read, excerpt.Printable(node.File))
+			_, _ = fmt.Fprintf(errs, "%d nodes so far, in %s\n", read, logs.Printable(node.File))
 		}
 	}
 	if bad > 0 {

@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
@@ -109,23 +109,23 @@ func verified(result string) string {
 
 // ruleLine writes the result of a rule, aligned with those above and below.
 func (p *page) ruleLine(name, width int, rule, result, why string) {
-	why = strings.ReplaceAll(excerpt.PrintableLines(why), "\n", "\n"+strings.Repeat(" ", 2+name+2+width+2))
+	why = strings.ReplaceAll(logs.PrintableLines(why), "\n", "\n"+strings.Repeat(" ", 2+name+2+width+2))
 	p.line("%s", strings.TrimRight(fmt.Sprintf("  %-*s  %-*s  %s", name, rule, width, result, why), " "))
 }
 
 // overview writes one line for each type, and the reasons below.
 func (p *page) overview(c *Client) {
-	p.line("node  %s\n", excerpt.Printable(c.Node))
+	p.line("node  %s\n", logs.Printable(c.Node))
 	rows, byName := make([][]string, 0, len(c.Types)), false
 	for i := range c.Types {
 		t := &c.Types[i]
-		rows = append(rows, []string{t.Type, string(t.Outcome), dash(t.Rule), dash(t.Upstream), dash(excerpt.Printable(t.Scope))})
+		rows = append(rows, []string{t.Type, string(t.Outcome), dash(t.Rule), dash(t.Upstream), dash(logs.Printable(t.Scope))})
 		byName = byName || t.ByName
 	}
 	p.table("TYPE OUTCOME RULE UPSTREAM SCOPE", rows)
 	for i := range c.Types {
 		if t := &c.Types[i]; t.Reason != "" {
-			p.line("\n%s %s: %s", t.Type, p.paint(t.color(), string(t.Outcome)), excerpt.Printable(t.Reason))
+			p.line("\n%s %s: %s", t.Type, p.paint(t.color(), string(t.Outcome)), logs.Printable(t.Reason))
 		}
 	}
 	p.denials(c)
@@ -153,10 +153,10 @@ func (t *Type) color() string {
 
 // explain writes everything about one type.
 func (p *page) explain(c *Client, t *Type) {
-	p.field("node", excerpt.Printable(c.Node))
+	p.field("node", logs.Printable(c.Node))
 	p.field("type", t.Type+suffix(" (", t.TypeURL, ")", t.Type != t.TypeURL))
 	if t.Name != "" {
-		p.field("name", excerpt.Printable(t.Name))
+		p.field("name", logs.Printable(t.Name))
 	}
 	p.field("outcome", p.paint(t.color(), string(t.Outcome))+": "+t.meaning())
 	p.access(t.Access, t.Name, c.Listener)
@@ -188,7 +188,7 @@ func (p *page) field(name string, values ...string) {
 // place writes the client's scope, its parts and its upstream.
 func (p *page) place(t *Type) {
 	if t.Scope != "" {
-		p.field("scope", excerpt.Printable(t.Scope))
+		p.field("scope", logs.Printable(t.Scope))
 	}
 	for _, r := range t.Rules {
 		if r.Rule == t.Rule && t.Outcome == Shared {
@@ -203,7 +203,7 @@ func (p *page) place(t *Type) {
 func values(results []rules.FieldResult) []string {
 	lines := make([]string, len(results))
 	for i, r := range results {
-		lines[i] = fmt.Sprintf("%s: %s = %s", r.Field, excerpt.Printable(r.Expression), excerpt.Printable(r.Text))
+		lines[i] = fmt.Sprintf("%s: %s = %s", r.Field, logs.Printable(r.Expression), logs.Printable(r.Text))
 	}
 	return lines
 }
@@ -222,9 +222,9 @@ func (t *Type) meaning() string {
 	case Isolated:
 		return "no rule matches; only clients with an equal node and identity share"
 	case Failed:
-		return fmt.Sprintf("rule %s fails, so the relay isolates the client: %s", t.Rule, excerpt.Printable(t.Reason))
+		return fmt.Sprintf("rule %s fails, so the relay isolates the client: %s", t.Rule, logs.Printable(t.Reason))
 	case Refused:
-		return excerpt.Printable(t.Reason)
+		return logs.Printable(t.Reason)
 	case ByName:
 		return "a rule looks at the name; use --name to explain one"
 	default:
@@ -319,7 +319,7 @@ func (p *page) scopes(r *sharing.Result) {
 	p.list("largest scopes", len(r.Largest), r.Scopes)
 	rows := make([][]string, 0, listed)
 	for _, s := range r.Largest[:min(listed, len(r.Largest))] {
-		rows = append(rows, []string{strconv.Itoa(s.Clients), s.Rule, s.Upstream, excerpt.Printable(s.Scope), excerpt.Printable(s.First)})
+		rows = append(rows, []string{strconv.Itoa(s.Clients), s.Rule, s.Upstream, logs.Printable(s.Scope), logs.Printable(s.First)})
 	}
 	if len(rows) > 0 {
 		p.table("CLIENTS RULE UPSTREAM SCOPE FIRST_NODE", rows)
@@ -330,7 +330,7 @@ func (p *page) scopes(r *sharing.Result) {
 	p.list("with one client", len(r.Lone), r.Alone)
 	rows = rows[:0]
 	for _, s := range r.Lone {
-		rows = append(rows, []string{s.Rule, excerpt.Printable(s.Scope), excerpt.Printable(s.First)})
+		rows = append(rows, []string{s.Rule, logs.Printable(s.Scope), logs.Printable(s.First)})
 	}
 	p.table("RULE SCOPE NODE", rows)
 }
@@ -350,14 +350,14 @@ func (p *page) list(what string, have, all int) {
 func (p *page) cases(what string, list []sharing.Case) {
 	p.list(what, len(list), len(list))
 	for _, c := range list[:min(listed, len(list))] {
-		p.line("  %s, for instance %s: %s: %s", plural(c.Clients, "client"), excerpt.Printable(c.Example), c.Rule, excerpt.Printable(c.Reason))
+		p.line("  %s, for instance %s: %s: %s", plural(c.Clients, "client"), logs.Printable(c.Example), c.Rule, logs.Printable(c.Reason))
 	}
 }
 
 func (p *page) fields(r *sharing.Result) {
 	p.list("fields that differ between clients of a scope, and that no rule mentions", len(r.Fields), len(r.Fields))
 	for _, f := range r.Fields[:min(listed, len(r.Fields))] {
-		p.line("  %s, in %s of %s", excerpt.Printable(f.Field), plural(f.Scopes, "scope"), f.Rule)
+		p.line("  %s, in %s of %s", logs.Printable(f.Field), plural(f.Scopes, "scope"), f.Rule)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/xdsrelay/xdsrelay/internal/excerpt"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
@@ -36,16 +36,16 @@ func (w *watcher) text(e event) []byte {
 	var b bytes.Buffer
 	head := e.at.Format(timeFormat) + "  "
 	if e.typeURL != "" {
-		head += excerpt.Printable(keyer.ShortName(e.typeURL)) + "  "
+		head += logs.Printable(keyer.ShortName(e.typeURL)) + "  "
 	}
 	switch {
 	case e.response != nil:
 		w.textResponse(&b, head, e.response)
 	case e.lost != nil:
-		w.line(&b, red, fmt.Sprintf("%s%s, next try in %v: %s", head, w.ended(e), round(e.delay), excerpt.Printable(e.lost.Error())))
+		w.line(&b, red, fmt.Sprintf("%s%s, next try in %v: %s", head, w.ended(e), round(e.delay), logs.Printable(e.lost.Error())))
 		w.hint(&b, e.lost)
 	default:
-		w.line(&b, dim, head+"connected to "+excerpt.Printable(w.options.Target))
+		w.line(&b, dim, head+"connected to "+logs.Printable(w.options.Target))
 	}
 	return b.Bytes()
 }
@@ -74,7 +74,7 @@ func (w *watcher) ended(e event) string {
 }
 
 func (w *watcher) textResponse(b *bytes.Buffer, head string, r *xdsclient.Response) {
-	head += excerpt.Printable(keyer.ShortName(r.TypeURL)) + "  "
+	head += logs.Printable(keyer.ShortName(r.TypeURL)) + "  "
 	rows := make([]row, 0, len(r.Changes))
 	var name, version int
 	for i := range r.Changes {
@@ -115,7 +115,7 @@ type row struct {
 }
 
 func (w *watcher) row(ch *xdsclient.Change) row {
-	r := row{sign: '?', name: excerpt.Printable(ch.Name), version: version(ch.Version), resource: ch.Resource}
+	r := row{sign: '?', name: logs.Printable(ch.Name), version: version(ch.Version), resource: ch.Resource}
 	if ch.Resource != nil && ch.Resource.HasPayload() {
 		r.note = size(w.sizeOf(ch.Resource))
 	}
@@ -136,7 +136,7 @@ func (w *watcher) row(ch *xdsclient.Change) row {
 	case xdsclient.Failed:
 		r.sign, r.color = '!', red
 		r.name = cmp.Or(r.name, xdsclient.Wildcard) // the wildcard, which has no name where nobody named it
-		r.note = ch.Error.Code.String() + ": " + excerpt.Printable(ch.Error.Message)
+		r.note = ch.Error.Code.String() + ": " + logs.Printable(ch.Error.Message)
 	case xdsclient.Unrequested:
 		r.note = strings.TrimSpace(r.note + " not asked for")
 	}
@@ -146,7 +146,7 @@ func (w *watcher) row(ch *xdsclient.Change) row {
 // summary sums a response up.
 func summary(r *xdsclient.Response) string {
 	if r.Err != nil {
-		return "response rejected: " + excerpt.Printable(r.Err.Error())
+		return "response rejected: " + logs.Printable(r.Err.Error())
 	}
 	var parts []string
 	for _, k := range kinds() {
@@ -159,7 +159,7 @@ func summary(r *xdsclient.Response) string {
 		s += ", version " + version(r.SystemVersion)
 	}
 	if r.Nonce != "" { // REST needs none
-		s += ", nonce " + excerpt.Printable(r.Nonce)
+		s += ", nonce " + logs.Printable(r.Nonce)
 	}
 	return s
 }
@@ -183,7 +183,7 @@ func indented(b *bytes.Buffer, shown json.RawMessage) {
 	if err := json.Indent(&text, shown, margin, "  "); err != nil {
 		text.Write(shown)
 	}
-	b.WriteString(excerpt.PrintableLines(text.String())) // JSON needs no escapes for some characters
+	b.WriteString(logs.PrintableLines(text.String())) // JSON needs no escapes for some characters
 	b.WriteByte('\n')
 }
 
@@ -192,7 +192,7 @@ func version(s string) string {
 	if s == "" {
 		return "-"
 	}
-	s = excerpt.Printable(s)
+	s = logs.Printable(s)
 	if utf8.RuneCountInString(s) > maxVersion {
 		s = string([]rune(s)[:maxVersion-1]) + "…"
 	}
