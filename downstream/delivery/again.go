@@ -73,8 +73,11 @@ func (s *Subscriber) Accepted(place *Place, b *Batch) (due bool) {
 			switch {
 			case !r.current(w):
 				w.again.drop(key)
-			case !r.tried:
-				r.tried = true
+			case r.tried:
+			case r.out:
+				r.tried = true // the client answers in order: what it has not answered was offered behind the removal
+			default:
+				r.tried, r.out = true, true
 				w.again.add(group{items: []item{r.item}})
 			}
 		}

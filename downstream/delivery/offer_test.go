@@ -142,6 +142,56 @@ func TestOfferedOnceUntilAnswered_ACK3_STR7(t *testing.T) {
 	})
 }
 
+// The same where one of the reasons is that a removal was accepted: the client answers in order, so that what is offered
+// and not answered was offered behind the removal.
+func TestTriedOnceUntilAnswered_ACK3_STR7(t *testing.T) {
+	for _, tc := range clients[:2] {
+		for name, order := range map[string]func(b *bed, c *peer, remove func()){
+			"the removal first": func(b *bed, c *peer, remove func()) {
+				remove()
+				b.says(tc.url, "+a@1")
+				c.s.Offer()
+			},
+			"the removal last": func(b *bed, c *peer, remove func()) {
+				b.says(tc.url, "+a@1")
+				b.expect(c.pass(time.Minute), "100ms "+tc.sent)
+				offered := c.took
+				remove()
+				c.took = offered
+			},
+		} {
+			t.Run(tc.name+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b, c := rejecter(t, tc.form, tc.url, tc.subs...)
+					if tc.subs[0] != "*" {
+						c.sub(tc.url, "gone")
+						b.demand(0)
+					}
+					b.says(tc.url, "+gone@1")
+					c.pass(0)
+					c.s.Accepted(c.c, c.took[0])
+					sent := 0
+					order(b, c, func() {
+						b.says(tc.url, "-gone")
+						c.pass(0)
+						c.s.Accepted(c.c, c.took[0])
+						for _, said := range c.pass(0) {
+							sent++
+							b.expect([]string{said}, "0s "+tc.sent)
+						}
+					})
+					if want := map[bool]int{true: 1}[name == "the removal first"]; sent != want {
+						t.Errorf("it was tried %d times when the removal was accepted, want %d", sent, want)
+					}
+					b.expect(c.pass(time.Minute))
+					c.s.Accepted(c.c, c.took[0])
+					b.expect(c.pass(time.Hour))
+				})
+			})
+		}
+	}
+}
+
 // What the client accepted is not offered again, nor what the server sent again with a ttl only to renew that.
 func TestNotOfferedAgain_ACK3(t *testing.T) {
 	eachClient(t, func(_ *testing.T, b *bed, c *peer, typeURL, sent string) {
