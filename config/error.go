@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/internal/yamljson"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // Error is one thing that is wrong with a configuration.
@@ -32,7 +32,7 @@ func (e *Error) Error() string {
 		text = e.Path + ": " + text
 	}
 	if e.File != "" {
-		text = yamljson.Place(e.File, e.Line, e.Column) + ": " + text
+		text = files.Place(e.File, e.Line, e.Column) + ": " + text
 	}
 	return text
 }

@@ -12,8 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/disk"
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 )
@@ -48,7 +47,7 @@ func (c *Config) CheckFiles() error {
 	k.clientFiles("peers.tls", &c.Peers.TLS)
 	k.peersFile(c)
 	if c.Cache.Dir != "" {
-		if err := disk.Usable(c.Cache.Dir); err != nil {
+		if err := files.Usable(c.Cache.Dir); err != nil {
 			k.fail("cache.dir", "%v: expected a folder that the relay can write", err)
 		}
 	}
@@ -58,7 +57,7 @@ func (c *Config) CheckFiles() error {
 // FileWarnings gives what CheckFiles finds that is no problem if the operator knows of it.
 func (c *Config) FileWarnings() []*Error {
 	all := c.OpenFiles()
-	if c.Cache.Dir != "" && disk.Locked(c.Cache.Dir) {
+	if c.Cache.Dir != "" && files.Locked(c.Cache.Dir) {
 		all = append(all, c.from.errorAt("cache.dir", "a running relay uses %s: a second one does not start with it", c.Cache.Dir))
 	}
 	return all
@@ -208,7 +207,7 @@ func (k *checker) read(path, file string) []byte {
 	if file == "" {
 		return nil
 	}
-	data, err := filewatch.Read(file, maxFile)
+	data, err := files.Read(file, maxFile)
 	if err == nil {
 		return data
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 )
 
@@ -138,7 +138,7 @@ func TestCheckFilesThatStopTheRelay(t *testing.T) {
 	if err := c.CheckFiles(); err != nil || len(c.FileWarnings()) != 0 {
 		t.Errorf("a folder that is not there yet: %v, %v", err, c.FileWarnings())
 	}
-	folder, err := disk.OS{}.Open(c.Cache.Dir)
+	folder, err := files.OS{}.Open(c.Cache.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/nodefile"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // RuleTest says what the aggregation rules are expected to come to for one client: rules
@@ -51,8 +51,8 @@ func (d *decoder) testNode(n *yaml.Node, path string) TestNode {
 		return nil
 	}
 	// The place of what is wrong is known only here.
-	if _, err := nodefile.FromYAML(n); err != nil {
-		if bad, ok := errors.AsType[*nodefile.Error](err); ok && bad.Line > 0 {
+	if _, err := files.NodeFromYAML(n); err != nil {
+		if bad, ok := errors.AsType[*files.PlaceError](err); ok && bad.Line > 0 {
 			n = &yaml.Node{Line: bad.Line, Column: bad.Column}
 		}
 		d.fail(n, path, "%s", nodeMessage(err))
@@ -80,5 +80,5 @@ func nodeOf(fields map[string]any) (*corev3.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nodefile.Parse(data)
+	return files.ParseNode(data)
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/xdsrelay/xdsrelay/internal/nodefile"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -52,7 +52,7 @@ func (k *checker) testNode(path string, node TestNode) {
 
 // nodeMessage leaves out a place in what a node was made from.
 func nodeMessage(err error) string {
-	if bad, ok := errors.AsType[*nodefile.Error](err); ok {
+	if bad, ok := errors.AsType[*files.PlaceError](err); ok {
 		return bad.Message
 	}
 	return err.Error()

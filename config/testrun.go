@@ -10,7 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/nodefile"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
 
@@ -146,8 +146,8 @@ func nodeFor(c *Config, from origins, path string, of TestNode) (*corev3.Node, *
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(c.file), file)
 		}
-		made, err := nodefile.Read(file)
-		if bad, ok := errors.AsType[*nodefile.Error](err); ok {
+		made, err := files.ReadNode(file)
+		if bad, ok := errors.AsType[*files.PlaceError](err); ok {
 			return nil, &Error{bad.File, bad.Line, bad.Column, "", fmt.Sprintf("%s (the node of %s)", bad.Message, path)}
 		}
 		if err != nil {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/relay"
@@ -127,7 +127,7 @@ func (k *killable) client(t *testing.T, node string, shown tls.Certificate) *cli
 
 // kept is the number of resources in the snapshots.
 func (k *killable) kept() (n int) {
-	_ = snapshot.Inspect(disk.OS{}, k.dir, func(c *snapshot.Contents) { // there may be no folder yet
+	_ = snapshot.Inspect(files.OS{}, k.dir, func(c *snapshot.Contents) { // there may be no folder yet
 		if c.Image != nil {
 			for _, table := range c.Image.Tables {
 				n += len(table.Resources)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
@@ -46,7 +46,7 @@ func certificates(c *config.Config) (all []admin.Certificate) {
 // certificateIn reads the first certificate of a file, and nothing else of it.
 func certificateIn(key, file string) admin.Certificate {
 	v := admin.Certificate{Key: key + ".cert_file", File: file}
-	data, err := filewatch.Read(file, maxCertificate)
+	data, err := files.Read(file, maxCertificate)
 	if err != nil {
 		v.Error = err.Error()
 		return v

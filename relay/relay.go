@@ -20,7 +20,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/connections"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
@@ -45,7 +45,7 @@ type Options struct {
 	LogLost  func() uint64        // how many lines Log has lost so far; nil: it loses none
 	Memory   int64                // bytes that the process may take; 0: no limit
 	Dial     upstream.Dial        // how control planes are reached; the zero value: by the system
-	Disk     disk.Disk            // where cache.dir is; nil: the machine's
+	Disk     files.Disk           // where cache.dir is; nil: the machine's
 	Serving  func()               // Run calls it once, when clients and operators are served; nil: nobody waits for that
 
 	used func() int64 // bytes of memory; nil: [load.Used]

@@ -14,7 +14,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
@@ -64,15 +64,15 @@ type onDisk struct {
 }
 
 // openSnapshots opens the folder of snapshots. The result is nil if none is configured.
-func (r *Relay) openSnapshots(d disk.Disk, path string) (*snapshots, error) {
+func (r *Relay) openSnapshots(d files.Disk, path string) (*snapshots, error) {
 	if path == "" {
 		return nil, nil
 	}
 	if d == nil {
-		d = disk.OS{}
+		d = files.OS{}
 	}
 	folder, err := snapshot.Open(d, path)
-	if errors.Is(err, disk.ErrLocked) {
+	if errors.Is(err, files.ErrLocked) {
 		return nil, fmt.Errorf("cache.dir: %w: is another relay running with %s?", err, path)
 	}
 	if err != nil {

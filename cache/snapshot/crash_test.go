@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // Everything fails from a crash on.
@@ -84,7 +84,7 @@ func (m *machine) read(name string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(i.data)), m.step()
 }
 
-func (m *machine) Create(name string) (disk.File, error) {
+func (m *machine) Create(name string) (files.File, error) {
 	if err := m.step(); err != nil {
 		return nil, err
 	}
@@ -112,11 +112,11 @@ func (m *machine) Remove(name string) error {
 	return nil
 }
 
-func (m *machine) List() (files []disk.Info, err error) {
+func (m *machine) List() (listed []files.Info, err error) {
 	for name, i := range m.names {
-		files = append(files, disk.Info{Name: name, Size: int64(len(i.data)), Modified: time.Now()})
+		listed = append(listed, files.Info{Name: name, Size: int64(len(i.data)), Modified: time.Now()})
 	}
-	return files, m.step()
+	return listed, m.step()
 }
 
 func (m *machine) Sync() error {
@@ -168,8 +168,8 @@ func (m *machine) open(t testing.TB) *Folder {
 // opener tells the two ways to open apart: a folder opens files, a disk opens folders.
 type opener struct{ machine *machine }
 
-func (o opener) Open(string) (disk.Folder, error) { return folderOf{o.machine}, nil }
-func (o opener) Look(string) (disk.Folder, error) { return folderOf{o.machine}, nil }
+func (o opener) Open(string) (files.Folder, error) { return folderOf{o.machine}, nil }
+func (o opener) Look(string) (files.Folder, error) { return folderOf{o.machine}, nil }
 
 type folderOf struct{ *machine }
 

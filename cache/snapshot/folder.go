@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // Names of files, behind the ID of their store.
@@ -40,7 +40,7 @@ func ID(parts ...string) string {
 
 // Folder has the snapshots of all stores. Its methods may be called from any goroutine.
 type Folder struct {
-	folder disk.Folder // immutable
+	folder files.Folder // immutable
 
 	turn   chan struct{} // has one element while a file is written or read
 	closed bool          // guarded by turn
@@ -94,8 +94,8 @@ func do[T any](f *Folder, operation func() (T, error)) (value T, err error) {
 }
 
 // Open opens the folder of a relay's snapshots, and makes it if there is none. The error is
-// disk.ErrLocked if another process has it.
-func Open(d disk.Disk, path string) (*Folder, error) {
+// files.ErrLocked if another process has it.
+func Open(d files.Disk, path string) (*Folder, error) {
 	f, err := d.Open(path)
 	if err != nil {
 		return nil, err
@@ -218,16 +218,16 @@ func (f *Folder) Tidy(now time.Time, limit int64, open func(id string) bool) (re
 }
 
 func (f *Folder) tidy(now time.Time, limit int64, open func(id string) bool) (removed int, err error) {
-	files, err := f.folder.List()
+	listed, err := f.folder.List()
 	if err != nil {
 		return 0, err
 	}
 	total := int64(0)
-	for _, file := range files {
+	for _, file := range listed {
 		total += file.Size
 	}
-	slices.SortFunc(files, func(a, b disk.Info) int { return cmp.Or(a.Modified.Compare(b.Modified), cmp.Compare(a.Name, b.Name)) })
-	for _, file := range files {
+	slices.SortFunc(listed, func(a, b files.Info) int { return cmp.Or(a.Modified.Compare(b.Modified), cmp.Compare(a.Name, b.Name)) })
+	for _, file := range listed {
 		id, whole := strings.CutSuffix(file.Name, suffix)
 		if !whole && !strings.HasSuffix(file.Name, putAsideName) || whole && open(id) || (total <= limit && now.Sub(file.Modified) < MaxAge) {
 			continue
@@ -255,7 +255,7 @@ func (f *Folder) Headers() ([]Found, error) {
 	return do(f, func() ([]Found, error) { return headers(f.folder) })
 }
 
-func headers(folder disk.Folder) ([]Found, error) {
+func headers(folder files.Folder) ([]Found, error) {
 	files, err := folder.List()
 	if err != nil {
 		return nil, err
@@ -280,7 +280,7 @@ type Contents struct {
 
 // Inspect reads the snapshots of a folder, one after the other, and changes nothing. A relay may
 // be writing to it.
-func Inspect(d disk.Disk, path string, each func(*Contents)) error {
+func Inspect(d files.Disk, path string, each func(*Contents)) error {
 	folder, err := d.Look(path)
 	if err != nil {
 		return err
@@ -299,7 +299,7 @@ func Inspect(d disk.Disk, path string, each func(*Contents)) error {
 	return errors.Join(err, folder.Close())
 }
 
-func read[T any](folder disk.Folder, name string, from func(io.Reader) (T, error)) (T, error) {
+func read[T any](folder files.Folder, name string, from func(io.Reader) (T, error)) (T, error) {
 	file, err := folder.Open(name)
 	if err != nil {
 		var none T

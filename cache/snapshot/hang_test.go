@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // hanging is a folder whose renames wait.
@@ -24,8 +24,8 @@ func (h hanging) Rename(from, to string) error {
 
 type hangingOpener struct{ folder hanging }
 
-func (o hangingOpener) Open(string) (disk.Folder, error) { return o.folder, nil }
-func (o hangingOpener) Look(string) (disk.Folder, error) { return o.folder, nil }
+func (o hangingOpener) Open(string) (files.Folder, error) { return o.folder, nil }
+func (o hangingOpener) Look(string) (files.Folder, error) { return o.folder, nil }
 
 // A disk that hangs keeps nobody waiting for ever: neither those who write, nor those who read,
 // nor the relay's end.

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // refusing is a folder that neither removes nor renames files.
@@ -21,8 +21,8 @@ func (r refusing) Remove(string) error         { return r.err }
 
 type refusingOpener struct{ folder refusing }
 
-func (o refusingOpener) Open(string) (disk.Folder, error) { return o.folder, nil }
-func (o refusingOpener) Look(string) (disk.Folder, error) { return o.folder, nil }
+func (o refusingOpener) Open(string) (files.Folder, error) { return o.folder, nil }
+func (o refusingOpener) Look(string) (files.Folder, error) { return o.folder, nil }
 
 // A folder with unfinished files that cannot be removed is not opened. Files that are gone already are none.
 func TestUnfinished_SUR1(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -237,7 +237,7 @@ func TestSUR1Tidy(t *testing.T) {
 // On a real disk.
 func TestSUR1Folder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	f, err := Open(disk.OS{}, dir)
+	f, err := Open(files.OS{}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestSUR1Folder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var found []*Contents
-	if err := Inspect(disk.OS{}, dir, func(c *Contents) { found = append(found, c) }); err != nil {
+	if err := Inspect(files.OS{}, dir, func(c *Contents) { found = append(found, c) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(found) != 1 || found[0].Err != nil || found[0].Header.Upstream != "u" || len(found[0].Image.Tables) != 1 {
@@ -264,7 +264,7 @@ func TestSUR1Folder(t *testing.T) {
 	if _, err := f.Save(&Header{ID: id}, imageOfState(t, 2, 5)); err == nil {
 		t.Error("a closed folder takes a file")
 	}
-	if f, err = Open(disk.OS{}, dir); err != nil {
+	if f, err = Open(files.OS{}, dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "x"+unfinished)); !errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/yamljson"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // TestBootstrap_ABS2 compares bootstraps with expected ones, which Envoy's API and gRPC take. Tests of the whole
@@ -24,7 +24,7 @@ func TestBootstrap_ABS2(t *testing.T) {
 	tls := write(t, "tls.yaml", "server: {listen: ':18100', tls: {cert_file: s.pem, key_file: s.key, client_ca_file: c.pem}}\n"+
 		both+", api_type: AGGREGATED_GRPC, tls: {ca_file: cp-ca.pem, server_name: cp}}]\n")
 	perType := write(t, "pertype.yaml", "upstreams: [{name: p, default: true, api_type: DELTA_GRPC, endpoints: ['127.0.0.1:1']}]\n")
-	files := write(t, "files.yaml", "upstreams: [{name: p, default: true, path: /etc/xds}]\n")
+	path := write(t, "files.yaml", "upstreams: [{name: p, default: true, path: /etc/xds}]\n")
 	certs := []string{"--ca-file", "ca.pem", "--cert-file", "c.pem", "--key-file", "c.key", "--relay", "relay-1:18100", "--relay", "192.0.2.7:18100"}
 	for _, tt := range []struct {
 		name, config string
@@ -34,7 +34,7 @@ func TestBootstrap_ABS2(t *testing.T) {
 		{"plain", plain, nil, ""},
 		{"tls", tls, certs, ""},
 		{"one stream per type", perType, []string{"--relay", "unix:///run/xds.sock", "--return", "1m"}, ""},
-		{"files", files, nil, "note: the upstream p is files, which clients cannot ask: they depend on the relays\n"},
+		{"files", path, nil, "note: the upstream p is files, which clients cannot ask: they depend on the relays\n"},
 		{"relays only", plain, []string{"--relays-only"}, ""},
 	} {
 		for kind, ending := range map[string]string{"envoy": ".yaml", "grpc": ".json"} {
@@ -58,7 +58,7 @@ func TestBootstrap_ABS2(t *testing.T) {
 				}
 				if kind == "grpc" {
 					_, err = xds.NewXDSResolverWithConfigForTesting([]byte(got.stdout))
-				} else if encoded, _, wrong := yamljson.Convert([]byte(got.stdout), 1<<20); wrong != nil {
+				} else if encoded, _, wrong := files.YAMLToJSON([]byte(got.stdout), 1<<20); wrong != nil {
 					err = wrong
 				} else {
 					err = protojson.Unmarshal(encoded, new(bootstrapv3.Bootstrap))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
@@ -43,20 +43,20 @@ was away when the relay wrote the file.
 	}
 	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, args []string) error {
-		files := []snapshotFile{}
-		err := snapshot.Inspect(disk.OS{}, args[0], func(c *snapshot.Contents) { files = append(files, viewSnapshot(c)) })
+		found := []snapshotFile{}
+		err := snapshot.Inspect(files.OS{}, args[0], func(c *snapshot.Contents) { found = append(found, viewSnapshot(c)) })
 		if err != nil {
 			return cli.Usage(err, "DIR is the folder that cache.dir names")
 		}
-		if len(files) == 0 && !disk.Used(args[0]) {
+		if len(found) == 0 && !files.Used(args[0]) {
 			return &cli.Error{Code: cli.ExitFailure, Err: fmt.Errorf("%s has no lock and no snapshots: no relay has used it", args[0]), Hint: "DIR is the folder that cache.dir names"}
 		}
 		if *output == cli.FormatJSON {
-			err = cli.PrintJSON(cmd.OutOrStdout(), files)
+			err = cli.PrintJSON(cmd.OutOrStdout(), found)
 		} else {
-			err = snapshotText(cmd.OutOrStdout(), files, time.Now())
+			err = snapshotText(cmd.OutOrStdout(), found, time.Now())
 		}
-		for _, f := range files {
+		for _, f := range found {
 			if f.Error != "" && err == nil {
 				return &cli.Error{Code: cli.ExitFailure, Err: errors.New("some files are not usable"), Hint: "the relay begins without them; docs/operating.md says more"}
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -24,7 +24,7 @@ func TestCacheInspect_SUR1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, err := snapshot.Open(disk.OS{}, dir)
+	folder, err := snapshot.Open(files.OS{}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

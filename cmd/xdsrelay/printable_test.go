@@ -16,7 +16,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
@@ -84,7 +84,7 @@ func TestPrintable_GATE4(t *testing.T) {
 	harmless(t, "validate", write(t, "rule.yaml", odd(good+"aggregation: {rules: [{name: EVIL, match: EVIL, scope: [EVIL]}]}\n")))
 
 	dir := t.TempDir()
-	folder, err := snapshot.Open(disk.OS{}, dir)
+	folder, err := snapshot.Open(files.OS{}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
@@ -24,7 +24,7 @@ type configuration struct {
 	manager manager       // is told what the relay does
 	serving chan struct{} // closed once the relay serves
 
-	file  *filewatch.File // nil: the relay does not watch the file, or cannot
+	file  *files.WatchedFile // nil: the relay does not watch the file, or cannot
 	why   error
 	asked chan os.Signal // one slot: a SIGHUP arrived
 }
@@ -38,7 +38,7 @@ func (c *configuration) follow() (stop func()) {
 		signal.Notify(c.asked, s)
 	}
 	if c.watch {
-		c.file, c.why = filewatch.NewFile(c.path)
+		c.file, c.why = files.NewWatchedFile(c.path)
 	}
 	return func() { signal.Stop(c.asked) }
 }

@@ -15,10 +15,10 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
-	"github.com/xdsrelay/xdsrelay/internal/yamljson"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
@@ -86,7 +86,7 @@ func example(t *testing.T, name string, servers map[string]string) *bootstrapv3.
 	}
 	text = strings.ReplaceAll(text, pings, "connection_keepalive: {interval: 1s, timeout: 1s}")
 	text = strings.ReplaceAll(text, "port_value: 9901", "port_value: 0")
-	encoded, _, wrong := yamljson.Convert([]byte(text), 1<<20)
+	encoded, _, wrong := files.YAMLToJSON([]byte(text), 1<<20)
 	if wrong != nil {
 		t.Fatal(wrong)
 	}

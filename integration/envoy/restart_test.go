@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/traffic"
@@ -35,7 +35,7 @@ const restartKept = 8
 
 // kept is the number of resources in the snapshots of a folder.
 func kept(dir string) (n int) {
-	_ = snapshot.Inspect(disk.OS{}, dir, func(c *snapshot.Contents) { // there may be none yet
+	_ = snapshot.Inspect(files.OS{}, dir, func(c *snapshot.Contents) { // there may be none yet
 		if c.Image != nil {
 			for _, table := range c.Image.Tables {
 				n += len(table.Resources)

@@ -16,9 +16,9 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/config/bootstrap"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/traffic"
-	"github.com/xdsrelay/xdsrelay/internal/yamljson"
 )
 
 const (
@@ -42,7 +42,7 @@ func made(t *testing.T, c *config.Config, o bootstrap.Options) *bootstrapv3.Boot
 	if err != nil {
 		t.Fatal(err)
 	}
-	encoded, _, wrong := yamljson.Convert([]byte(text), 1<<20)
+	encoded, _, wrong := files.YAMLToJSON([]byte(text), 1<<20)
 	if wrong != nil {
 		t.Fatal(wrong)
 	}

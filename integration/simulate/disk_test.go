@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
-// storage is the disk of one host. It implements disk.Disk for one process after the
+// storage is the disk of one host. It implements files.Disk for one process after the
 // other. A crash keeps what was synced, and of the rest what the seed says: any part of a
 // file that was written, and any of the changes of names, each as a whole.
 type storage struct {
@@ -152,8 +152,8 @@ func apply(names map[string]*inode, c renaming) {
 	delete(names, c.was)
 }
 
-// Open implements disk.Disk.
-func (s *storage) Open(path string) (disk.Folder, error) {
+// Open implements files.Disk.
+func (s *storage) Open(path string) (files.Folder, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.folders[path]
@@ -162,14 +162,14 @@ func (s *storage) Open(path string) (disk.Folder, error) {
 		s.folders[path] = d
 	}
 	if d.holder != nil {
-		return nil, disk.ErrLocked
+		return nil, files.ErrLocked
 	}
 	d.holder = &session{storage: s, dir: d, life: s.life}
 	return d.holder, nil
 }
 
-// Look implements disk.Disk.
-func (s *storage) Look(path string) (disk.Folder, error) {
+// Look implements files.Disk.
+func (s *storage) Look(path string) (files.Folder, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.folders[path]
@@ -179,7 +179,7 @@ func (s *storage) Look(path string) (disk.Folder, error) {
 	return &session{storage: s, dir: d, life: s.life}, nil
 }
 
-// session is a folder that a process has open. It implements disk.Folder.
+// session is a folder that a process has open. It implements files.Folder.
 type session struct {
 	storage *storage
 	dir     *directory
@@ -221,7 +221,7 @@ func (f *session) Open(name string) (io.ReadCloser, error) {
 	return r, err
 }
 
-func (f *session) Create(name string) (disk.File, error) {
+func (f *session) Create(name string) (files.File, error) {
 	file := &inode{modified: time.Now()}
 	err := f.change(true, func() error {
 		f.set(name, file, "")
@@ -254,13 +254,13 @@ func (f *session) Remove(name string) error {
 	})
 }
 
-func (f *session) List() ([]disk.Info, error) {
-	var all []disk.Info
+func (f *session) List() ([]files.Info, error) {
+	var all []files.Info
 	err := f.change(false, func() error {
 		for name, file := range f.dir.names {
-			all = append(all, disk.Info{Name: name, Size: int64(len(file.data)), Modified: file.modified})
+			all = append(all, files.Info{Name: name, Size: int64(len(file.data)), Modified: file.modified})
 		}
-		slices.SortFunc(all, func(a, b disk.Info) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(all, func(a, b files.Info) int { return cmp.Compare(a.Name, b.Name) })
 		return nil
 	})
 	return all, err
@@ -282,7 +282,7 @@ func (f *session) Close() error {
 	})
 }
 
-// openFile implements disk.File.
+// openFile implements files.File.
 type openFile struct {
 	*session
 	file *inode

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // connected is a network with a connection of host a to a listener of host b.
@@ -108,7 +108,7 @@ func TestStorage(t *testing.T) {
 	torn := 0
 	for seed := range uint64(50) {
 		s := newStorage(seed)
-		put := func(f disk.Folder, name, text string, sync bool) {
+		put := func(f files.Folder, name, text string, sync bool) {
 			w, err := f.Create(name)
 			if err == nil {
 				_, err = w.Write([]byte(text))
@@ -132,7 +132,7 @@ func TestStorage(t *testing.T) {
 		if err := f.Rename("next", "kept"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Open("/x"); !errors.Is(err, disk.ErrLocked) {
+		if _, err := s.Open("/x"); !errors.Is(err, files.ErrLocked) {
 			t.Errorf("a second process: %v", err)
 		}
 		s.crash()

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
@@ -173,7 +173,7 @@ func (t *Trust) source() string {
 }
 
 func readFile(name string) ([]byte, error) {
-	text, err := filewatch.Read(name, maxKeySet)
+	text, err := files.Read(name, maxKeySet)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -187,7 +187,7 @@ var errRedirect = errors.New("the server redirects: expected the address of the 
 func clientOf(caFile string) (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
-		pem, err := filewatch.Read(caFile, maxKeySet)
+		pem, err := files.Read(caFile, maxKeySet)
 		if err != nil {
 			return nil, err
 		}

@@ -24,10 +24,8 @@ var productHelpers = []string{
 	"internal/apiservices",
 	"internal/apitypes",
 	"internal/bearer",
-	"internal/disk",
-	"internal/filewatch",
+	"internal/files",
 	"internal/logs",
-	"internal/nodefile",
 	"internal/notify",
 	"internal/payload",
 	"internal/quota",
@@ -39,7 +37,6 @@ var productHelpers = []string{
 	"internal/tokenfile",
 	"internal/trust",
 	"internal/workload",
-	"internal/yamljson",
 }
 
 // mayImport has a row for each package of the module: what it may import of the module,
@@ -50,7 +47,7 @@ var mayImport = map[string][]string{
 	"keyer":            nil,
 	"keyer/rules":      {"keyer"},
 	"config/bootstrap": {"config"},
-	"config":           {"keyer", "keyer/rules", "internal/disk", "internal/filewatch", "internal/nodefile", "internal/sockets", "internal/tokenfile", "internal/yamljson"},
+	"config":           {"keyer", "keyer/rules", "internal/files", "internal/sockets", "internal/tokenfile"},
 
 	"cache/digest":           nil,
 	"cache/hold":             {"internal/wire"},

@@ -50,7 +50,7 @@ type Client struct {
 // NewClient reads the files of cfg. The error names the file and what is wrong
 // with it. A Workload API need not be there. Close ends the watching.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	f := files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.CAFile}
+	f := paths{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.CAFile}
 	from, err := follow(f, cfg.SPIFFE, cfg.Refresh, cfg.Report, cfg.Panics)
 	if err != nil {
 		return nil, fmt.Errorf("tls client: %w", err)

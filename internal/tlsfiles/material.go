@@ -8,15 +8,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 // maxSize bounds each file: a bundle with every public CA has a quarter of a megabyte.
 const maxSize = 4 << 20
 
-// files names what one side reads; an empty name means not configured.
-type files struct {
+// paths names what one side reads; an empty name means not configured.
+type paths struct {
 	cert, key, ca string
 }
 
@@ -35,7 +35,7 @@ type material struct {
 	roots *trust.Roots     // nil without a CA file
 }
 
-func (f files) check() error {
+func (f paths) check() error {
 	switch {
 	case f.cert != "" && f.key == "":
 		return fmt.Errorf("certificate file %s needs a key file", f.cert)
@@ -45,7 +45,7 @@ func (f files) check() error {
 	return nil
 }
 
-func (f files) read() (contents, error) {
+func (f paths) read() (contents, error) {
 	var c contents
 	for _, one := range []struct {
 		what, name string
@@ -54,7 +54,7 @@ func (f files) read() (contents, error) {
 		if one.name == "" {
 			continue
 		}
-		b, err := filewatch.Read(one.name, maxSize)
+		b, err := files.Read(one.name, maxSize)
 		if err != nil {
 			return contents{}, fmt.Errorf("%s file %s: %w", one.what, one.name, err)
 		}
@@ -65,7 +65,7 @@ func (f files) read() (contents, error) {
 
 // parse turns contents into material. Its errors name the file and never quote
 // what is in it.
-func (f files) parse(c contents, now time.Time) (*material, error) {
+func (f paths) parse(c contents, now time.Time) (*material, error) {
 	m := &material{}
 	if f.cert != "" {
 		pair, err := tls.X509KeyPair(c.cert, c.key)

@@ -48,7 +48,7 @@ type Server struct {
 // NewServer reads the files of cfg. The error names the file and what is wrong
 // with it. Close ends the watching.
 func NewServer(cfg ServerConfig) (*Server, error) {
-	f := files{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.ClientCAFile}
+	f := paths{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.ClientCAFile}
 	if f.cert == "" && f.key == "" && cfg.SPIFFE == nil {
 		return nil, errNoServer
 	}

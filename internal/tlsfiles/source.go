@@ -23,11 +23,11 @@ type source interface {
 var errTwoSources = errors.New("either files or a SPIFFE Workload API, not both")
 
 // follow begins to follow what a side is configured with.
-func follow(f files, party *workload.Party, refresh time.Duration, report func(error), panics *logs.Panics) (source, error) {
+func follow(f paths, party *workload.Party, refresh time.Duration, report func(error), panics *logs.Panics) (source, error) {
 	switch {
 	case party == nil:
 		return newWatcher(f, refresh, report, panics)
-	case f != (files{}):
+	case f != (paths{}):
 		return nil, errTwoSources
 	}
 	from, err := party.Open()

@@ -17,7 +17,7 @@ const DefaultRefresh = time.Minute
 // watcher keeps the newest good material of a set of files.
 type watcher struct {
 	// Immutable after newWatcher.
-	files  files
+	paths  paths
 	report func(error)
 	panics *logs.Panics
 	stop   chan struct{}
@@ -33,7 +33,7 @@ type watcher struct {
 
 // newWatcher reads the files once, fails if they cannot be used, and starts to
 // look after them.
-func newWatcher(f files, refresh time.Duration, report func(error), panics *logs.Panics) (*watcher, error) {
+func newWatcher(f paths, refresh time.Duration, report func(error), panics *logs.Panics) (*watcher, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -43,14 +43,14 @@ func newWatcher(f files, refresh time.Duration, report func(error), panics *logs
 	if report == nil {
 		report = func(error) {}
 	}
-	w := &watcher{files: f, report: report, panics: panics, stop: make(chan struct{})}
+	w := &watcher{paths: f, report: report, panics: panics, stop: make(chan struct{})}
 	m, c, err := w.load()
 	if err != nil {
 		return nil, err
 	}
 	w.seen = c
 	w.newest.Store(m)
-	if f != (files{}) {
+	if f != (paths{}) {
 		w.wg.Go(func() { w.run(refresh) })
 	}
 	return w, nil
@@ -66,10 +66,10 @@ func (w *watcher) load() (*material, contents, error) {
 		err error
 	)
 	for range 2 {
-		if c, err = w.files.read(); err != nil {
+		if c, err = w.paths.read(); err != nil {
 			continue
 		}
-		if m, err = w.files.parse(c, time.Now()); err == nil {
+		if m, err = w.paths.parse(c, time.Now()); err == nil {
 			return m, c, nil
 		}
 	}
@@ -94,7 +94,7 @@ func (w *watcher) run(refresh time.Duration) {
 func (w *watcher) refresh() {
 	// What has not changed is not judged anew: a certificate in use that runs
 	// out is the same file, and no better one is known.
-	if c, err := w.files.read(); err == nil && c.equal(w.seen) {
+	if c, err := w.paths.read(); err == nil && c.equal(w.seen) {
 		if w.failed != "" {
 			w.failed = ""
 			w.report(nil)

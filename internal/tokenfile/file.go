@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // maxSize bounds a file with one token, in bytes. Servers take no longer headers.
@@ -54,7 +54,7 @@ func (f *File) Lately() []string {
 // Read reads a token. The error does not name the file, unless it is the system's. Space around the
 // token does not belong to it.
 func Read(path string) (string, error) {
-	data, err := filewatch.Read(path, maxSize)
+	data, err := files.Read(path, maxSize)
 	if err != nil {
 		return "", err
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // followed is what a file says, as of when it could be used last. Any goroutine may call its methods.
@@ -22,7 +22,7 @@ type followed[T any] struct {
 // operators.
 func follow[T any](path string, log *slog.Logger, read func(before *T) (*T, error)) (*followed[T], error) {
 	// The watch begins before the first reading, so no change is missed.
-	watch, err := filewatch.NewFile(path)
+	watch, err := files.NewWatchedFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("token file: %w", err)
 	}

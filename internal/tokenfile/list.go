@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 const (
@@ -68,7 +68,7 @@ func CheckList(path string) error {
 // readList reads lines of a name, a role, and a token. Empty lines and lines that begin with
 // # are left out. A file without any others is a list of nobody: so the last token can be taken away.
 func readList(path string) (*operators, error) {
-	data, err := filewatch.Read(path, maxListSize)
+	data, err := files.Read(path, maxListSize)
 	if err != nil {
 		return nil, err
 	}

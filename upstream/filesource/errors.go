@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/xdsrelay/xdsrelay/internal/yamljson"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // Error is what is wrong with a file, without anything of its contents but
@@ -21,7 +21,7 @@ type Error struct {
 
 // Error gives "file:line:column: message", without the parts that are unknown.
 func (e *Error) Error() string {
-	return yamljson.Place(e.File, e.Line, e.Column) + ": " + e.Message
+	return files.Place(e.File, e.Line, e.Column) + ": " + e.Message
 }
 
 // Unwrap gives the cause.

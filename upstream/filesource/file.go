@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // racy is for how long after its last change a file may change once more without
@@ -42,7 +42,7 @@ func (f *file) look(now time.Time, cfg *Config) (settled bool) {
 	if age := now.Sub(info.ModTime()); age >= 0 && age < cfg.Quiet {
 		return false
 	}
-	if f.seen != nil && filewatch.Same(f.seen, info) {
+	if f.seen != nil && files.Same(f.seen, info) {
 		return true
 	}
 	// Opening what is no file could wait for ever.
@@ -123,5 +123,5 @@ func readFile(name string, info fs.FileInfo, limit int64) (data []byte, bad *Err
 	if err != nil {
 		return nil, unreadable(fmt.Errorf("after reading: %w", err)), true
 	}
-	return data, nil, filewatch.Same(info, after) && after.Size() == int64(len(data))
+	return data, nil, files.Same(info, after) && after.Size() == int64(len(data))
 }

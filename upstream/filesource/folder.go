@@ -5,12 +5,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // survey lists the names of the files to read, in order, and has their folders
 // watched. Watching begins before listing, so that no change falls between.
-func (s *Source) survey(w *filewatch.Watcher) ([]string, *Error) {
+func (s *Source) survey(w *files.Watcher) ([]string, *Error) {
 	// What is found may lead to more that is to be watched. It does so for good but
 	// for who swaps links all the time, and the poll sees those.
 	for range 4 {

@@ -13,7 +13,7 @@ import (
 	// Whatever is written out as JSON, YAML or text can only be read with its type
 	// at hand.
 	_ "github.com/xdsrelay/xdsrelay/internal/apitypes"
-	"github.com/xdsrelay/xdsrelay/internal/yamljson"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // formats are the forms of a file, each by the endings of its name. limit bounds
@@ -59,7 +59,7 @@ func decodeJSON(data []byte, _ int64) (*discoveryv3.DiscoveryResponse, *Error) {
 // decodeYAML reads the JSON that the YAML stands for, and gives errors the place
 // in the YAML.
 func decodeYAML(data []byte, limit int64) (*discoveryv3.DiscoveryResponse, *Error) {
-	text, places, invalid := yamljson.Convert(data, limit)
+	text, places, invalid := files.YAMLToJSON(data, limit)
 	if invalid != nil {
 		return nil, &Error{Line: invalid.Line, Column: invalid.Column, Message: invalid.Message}
 	}

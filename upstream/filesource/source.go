@@ -11,7 +11,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
@@ -137,7 +137,7 @@ func (s *Source) Run(ctx context.Context) error {
 		return errRunning
 	}
 	defer s.running.Store(false)
-	w := filewatch.New(filewatch.Config{
+	w := files.NewWatcher(files.WatcherConfig{
 		Path: s.cfg.Path, Poll: s.cfg.Poll, Log: s.cfg.Log, System: s.notify,
 		Entries: func(base string) bool { return !hidden(base) && formatOf(base) >= 0 },
 	})
@@ -146,7 +146,7 @@ func (s *Source) Run(ctx context.Context) error {
 	poll := time.NewTicker(s.cfg.Poll)
 	defer poll.Stop()
 	// The files that are quiet wait for one that is not, but not for ever.
-	look := filewatch.NewPacer(s.cfg.Quiet)
+	look := files.NewPacer(s.cfg.Quiet)
 	defer look.Stop()
 	if !s.pass(w, false) {
 		look.Trigger(time.Now())
@@ -180,7 +180,7 @@ func (s *Source) Run(ctx context.Context) error {
 
 // pass looks at everything once, and takes what changed if nobody is writing, or
 // if impatient. It returns false if somebody is.
-func (s *Source) pass(w *filewatch.Watcher, impatient bool) (settled bool) {
+func (s *Source) pass(w *files.Watcher, impatient bool) (settled bool) {
 	entries, bad := s.survey(w)
 	s.path.unread = bad
 	if bad != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/filewatch"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 func TestNewErrors(t *testing.T) {
@@ -111,7 +111,7 @@ func still(t *testing.T, f folder, cfg Config) *Source {
 }
 
 // blind gives a watcher that sees nothing.
-func (s *Source) blind() *filewatch.Watcher { return new(filewatch.Watcher) }
+func (s *Source) blind() *files.Watcher { return new(files.Watcher) }
 
 // put replaces a file by one that was written some time ago.
 func (f folder) put(name, data string, age time.Duration) {

@@ -13,7 +13,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/yamljson"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // Stdin is the path that stands for standard input.
@@ -36,7 +36,7 @@ type Error struct {
 
 // Error gives "file:line:column: reason", without what is not known.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s: %v", yamljson.Place(e.File, e.Line, e.Column), e.Err)
+	return fmt.Sprintf("%s: %v", files.Place(e.File, e.Line, e.Column), e.Err)
 }
 
 // Unwrap gives the cause.

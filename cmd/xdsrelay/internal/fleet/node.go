@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/xdsrelay/xdsrelay/internal/nodefile"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // entry is one node of a file, in either form.
@@ -22,7 +22,7 @@ type entry struct {
 // misspelt one. Errors know their line of the file.
 func (e entry) node() (*corev3.Node, *Error) {
 	if e.yaml != nil {
-		node, err := nodefile.FromYAML(inside(e.yaml))
+		node, err := files.NodeFromYAML(inside(e.yaml))
 		return node, placed(err, 0)
 	}
 	node := new(corev3.Node)
@@ -31,7 +31,7 @@ func (e entry) node() (*corev3.Node, *Error) {
 	}
 	// It is something that has a node, or wrong: nodefile takes longer and knows where.
 	text, skipped := unwrap(e.json)
-	node, err := nodefile.Parse(text)
+	node, err := files.ParseNode(text)
 	return node, placed(err, e.line-1+skipped)
 }
 
@@ -41,8 +41,8 @@ func placed(err error, above int) *Error {
 		return nil
 	}
 	bad := &Error{Err: err}
-	if e, ok := err.(*nodefile.Error); ok { //nolint:errorlint // nodefile gives it bare
-		bad = &Error{Line: max(1, e.Line) + above, Column: e.Column, Err: &nodefile.Error{Message: e.Message}}
+	if e, ok := err.(*files.PlaceError); ok { //nolint:errorlint // nodefile gives it bare
+		bad = &Error{Line: max(1, e.Line) + above, Column: e.Column, Err: &files.PlaceError{Message: e.Message}}
 	}
 	return bad
 }

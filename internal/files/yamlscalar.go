@@ -1,4 +1,4 @@
-package yamljson
+package files
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 
 // scalar gives a scalar as JSON. Dates are no type of JSON's and stay the text
 // that they are.
-func scalar(n *yaml.Node) (string, *Error) {
+func scalar(n *yaml.Node) (string, *PlaceError) {
 	switch n.ShortTag() {
 	case "!!str", "!!timestamp":
 		return quoted(n.Value), nil

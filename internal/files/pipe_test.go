@@ -1,6 +1,6 @@
 //go:build unix
 
-package filewatch
+package files
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func TestFile_pipe(t *testing.T) {
 	if err := os.WriteFile(path, []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := NewFile(path)
+	f, err := NewWatchedFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

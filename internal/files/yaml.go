@@ -1,4 +1,4 @@
-package yamljson
+package files
 
 import (
 	"bytes"
@@ -29,14 +29,14 @@ func (p Places) Of(line int) (yamlLine, column int) {
 	return int(p[line-1].line), int(p[line-1].column)
 }
 
-// Convert gives the JSON that a YAML file of one document stands for, with a line for
+// YAMLToJSON gives the JSON that a YAML file of one document stands for, with a line for
 // each key and value. limit bounds its size: a few lines of aliases of aliases can
 // stand for any amount.
-func Convert(data []byte, limit int64) ([]byte, Places, *Error) {
+func YAMLToJSON(data []byte, limit int64) ([]byte, Places, *PlaceError) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return nil, nil, &Error{Message: "is empty"}
+		return nil, nil, &PlaceError{Message: "is empty"}
 	} else if err != nil {
 		return nil, nil, syntaxError(data, err)
 	}
@@ -51,11 +51,13 @@ func Convert(data []byte, limit int64) ([]byte, Places, *Error) {
 	return convert(document.Content[0], min(8*limit, 8*int64(len(data))+maxAliased))
 }
 
-// FromNode is [Convert] for a part of a file that was read already. limit bounds the
+// YAMLNodeToJSON is [YAMLToJSON] for a part of a file that was read already. limit bounds the
 // JSON.
-func FromNode(n *yaml.Node, limit int64) ([]byte, Places, *Error) { return convert(n, limit) }
+func YAMLNodeToJSON(n *yaml.Node, limit int64) ([]byte, Places, *PlaceError) {
+	return convert(n, limit)
+}
 
-func convert(n *yaml.Node, limit int64) ([]byte, Places, *Error) {
+func convert(n *yaml.Node, limit int64) ([]byte, Places, *PlaceError) {
 	w := jsonWriter{left: limit, merges: maxMerges}
 	if bad := w.value(n, 0); bad != nil {
 		return nil, nil, bad
@@ -75,7 +77,7 @@ type jsonWriter struct {
 }
 
 // put writes the end of a line, noting that it comes from n.
-func (w *jsonWriter) put(n *yaml.Node, token string) *Error {
+func (w *jsonWriter) put(n *yaml.Node, token string) *PlaceError {
 	if w.left -= int64(len(token)) + 1; w.left < 0 {
 		return errorAt(n, "too large once its aliases are followed")
 	}
@@ -85,7 +87,7 @@ func (w *jsonWriter) put(n *yaml.Node, token string) *Error {
 	return nil
 }
 
-func (w *jsonWriter) value(n *yaml.Node, depth int) *Error {
+func (w *jsonWriter) value(n *yaml.Node, depth int) *PlaceError {
 	if depth > maxDepth {
 		return errorAt(n, "nested too deep")
 	}
@@ -107,7 +109,7 @@ func (w *jsonWriter) value(n *yaml.Node, depth int) *Error {
 	}
 }
 
-func (w *jsonWriter) sequence(n *yaml.Node, depth int) *Error {
+func (w *jsonWriter) sequence(n *yaml.Node, depth int) *PlaceError {
 	if bad := w.put(n, "["); bad != nil {
 		return bad
 	}
@@ -122,7 +124,7 @@ func (w *jsonWriter) sequence(n *yaml.Node, depth int) *Error {
 	return w.put(n, "]")
 }
 
-func (w *jsonWriter) mapping(n *yaml.Node, depth int) *Error {
+func (w *jsonWriter) mapping(n *yaml.Node, depth int) *PlaceError {
 	entries, bad := w.merged(n, depth)
 	if bad != nil {
 		return bad
@@ -151,7 +153,7 @@ func (w *jsonWriter) mapping(n *yaml.Node, depth int) *Error {
 // merged gives the keys and values of a mapping in turn, with merge keys
 // ("<<: *defaults") carried out: its own keys win over merged ones, and earlier
 // merged ones over later ones.
-func (w *jsonWriter) merged(n *yaml.Node, depth int) ([]*yaml.Node, *Error) {
+func (w *jsonWriter) merged(n *yaml.Node, depth int) ([]*yaml.Node, *PlaceError) {
 	var own, sources []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if key := n.Content[i]; key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" {

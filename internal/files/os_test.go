@@ -1,4 +1,4 @@
-package disk_test
+package files_test
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/xdsrelay/xdsrelay/internal/disk"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 )
 
 // write makes a file that is on the disk when it returns.
-func write(t *testing.T, f disk.Folder, name, text string) {
+func write(t *testing.T, f files.Folder, name, text string) {
 	t.Helper()
 	w, err := f.Create(name)
 	if err != nil {
@@ -27,7 +27,7 @@ func write(t *testing.T, f disk.Folder, name, text string) {
 	}
 }
 
-func read(t *testing.T, f disk.Folder, name string) string {
+func read(t *testing.T, f files.Folder, name string) string {
 	t.Helper()
 	r, err := f.Open(name)
 	if err != nil {
@@ -42,7 +42,7 @@ func read(t *testing.T, f disk.Folder, name string) string {
 
 func TestFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "cache")
-	f, err := disk.OS{}.Open(path)
+	f, err := files.OS{}.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,15 +89,15 @@ func TestFolder(t *testing.T) {
 // A folder has one owner. Others may look.
 func TestSUR1FolderIsLocked(t *testing.T) {
 	path := t.TempDir()
-	first, err := disk.OS{}.Open(path)
+	first, err := files.OS{}.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, first, "a", "text")
-	if _, err := (disk.OS{}).Open(path); !errors.Is(err, disk.ErrLocked) {
+	if _, err := (files.OS{}).Open(path); !errors.Is(err, files.ErrLocked) {
 		t.Fatalf("the second owner: %v", err)
 	}
-	guest, err := disk.OS{}.Look(path)
+	guest, err := files.OS{}.Look(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestSUR1FolderIsLocked(t *testing.T) {
 	if err := errors.Join(guest.Close(), first.Close()); err != nil {
 		t.Fatal(err)
 	}
-	second, err := disk.OS{}.Open(path)
+	second, err := files.OS{}.Open(path)
 	if err != nil {
 		t.Fatalf("after the first owner: %v", err)
 	}
@@ -123,9 +123,9 @@ func TestOpenToOthers_SUR1(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		f, err := disk.OS{}.Open(path)
-		if (err == nil) != usable || (disk.Usable(path) == nil) != usable {
-			t.Errorf("mode %v: %v, %v", mode, err, disk.Usable(path))
+		f, err := files.OS{}.Open(path)
+		if (err == nil) != usable || (files.Usable(path) == nil) != usable {
+			t.Errorf("mode %v: %v, %v", mode, err, files.Usable(path))
 		}
 		if err == nil {
 			if err := f.Close(); err != nil {

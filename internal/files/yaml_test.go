@@ -1,4 +1,4 @@
-package yamljson
+package files
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func TestConvert(t *testing.T) {
 		"key twice":  {"{a: 1, a: 2}", `{"a":1,"a":2}`},
 		"block text": {"a: |\n  x\n  \"y\"\n", `{"a":"x\n\"y\"\n"}`},
 	} {
-		text, _, bad := Convert([]byte(tt.yaml), 1<<10)
+		text, _, bad := YAMLToJSON([]byte(tt.yaml), 1<<10)
 		if bad != nil {
 			t.Errorf("%s: %v", name, bad)
 			continue
@@ -47,7 +47,7 @@ func TestBombs(t *testing.T) {
 		strings.Repeat("[", 2000): "did not find expected node content",
 		strings.Repeat("[", 2000) + strings.Repeat("]", 2000): "nested too deep",
 	} {
-		if _, _, bad := Convert([]byte(text), 64<<20); bad == nil || bad.Message != want {
+		if _, _, bad := YAMLToJSON([]byte(text), 64<<20); bad == nil || bad.Message != want {
 			t.Errorf("%.40s: %v, want %s", text, bad, want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestBombs(t *testing.T) {
 // TestPlaces: each line of the JSON knows the key or value that it comes from.
 func TestPlaces(t *testing.T) {
 	const text = "a: [x,\n  yy]\nb:\n  c: &v z\n  d: *v\n"
-	data, places, bad := Convert([]byte(text), 1<<10)
+	data, places, bad := YAMLToJSON([]byte(text), 1<<10)
 	if bad != nil {
 		t.Fatal(bad)
 	}
@@ -91,14 +91,14 @@ func TestFromNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := document.Content[0].Content[3]
-	data, places, bad := FromNode(n, 100)
+	data, places, bad := YAMLNodeToJSON(n, 100)
 	if bad != nil || strings.ReplaceAll(string(data), "\n", "") != `{"id":"a"}` {
 		t.Fatalf("%s, %v", data, bad)
 	}
 	if l, c := places.Of(2); l != 3 || c != 3 {
 		t.Errorf("the key is at %d:%d", l, c)
 	}
-	if _, _, bad = FromNode(n, 5); bad == nil || bad.Error() != "3:3: too large once its aliases are followed" {
+	if _, _, bad = YAMLNodeToJSON(n, 5); bad == nil || bad.Error() != "3:3: too large once its aliases are followed" {
 		t.Errorf("error %v", bad)
 	}
 }
@@ -110,7 +110,7 @@ func TestError(t *testing.T) {
 		"a: !mine x":      "1:4: a tag that JSON has no type for",
 		"a: 1\n---\nb: 2": "2:1: a second document: a file holds one",
 	} {
-		if _, _, bad := Convert([]byte(text), 100); bad == nil || bad.Error() != want {
+		if _, _, bad := YAMLToJSON([]byte(text), 100); bad == nil || bad.Error() != want {
 			t.Errorf("%q: %v, want %s", text, bad, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package filewatch
+package files
 
 import (
 	"errors"
@@ -19,8 +19,8 @@ import (
 // as Linux follows.
 const maxLinks = 40
 
-// Config says what a Watcher is for.
-type Config struct {
+// WatcherConfig says what a Watcher is for.
+type WatcherConfig struct {
 	// Path is what is watched, as the log calls it, and Poll how often it is looked at
 	// beside that.
 	Path string
@@ -38,7 +38,7 @@ type Config struct {
 // Folders are watched and not files: that is how the replacing of a file is seen, and
 // its coming back. The zero Watcher hears of nothing.
 type Watcher struct {
-	cfg     Config
+	cfg     WatcherConfig
 	system  *fsnotify.Watcher // nil if there is none: then polling has to do
 	events  <-chan fsnotify.Event
 	lost    chan error // one slot: something went wrong, events may be missing
@@ -50,11 +50,11 @@ type Watcher struct {
 // aim is what matters in a folder.
 type aim struct {
 	names   map[string]bool // entries on the way to a file
-	entries bool            // and those that Config.Entries says
+	entries bool            // and those that WatcherConfig.Entries says
 }
 
-// New makes a Watcher, which watches nothing until Aim says what. Close must be called.
-func New(cfg Config) *Watcher {
+// NewWatcher makes a Watcher, which watches nothing until Aim says what. Close must be called.
+func NewWatcher(cfg WatcherConfig) *Watcher {
 	if cfg.System == nil {
 		cfg.System = fsnotify.NewWatcher
 	}

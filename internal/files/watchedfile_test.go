@@ -1,4 +1,4 @@
-package filewatch
+package files
 
 import (
 	"context"
@@ -25,9 +25,9 @@ type followed struct {
 }
 
 // follow has a file followed that holds "1".
-func follow(t *testing.T, path string, change ...func(*File)) *followed {
+func follow(t *testing.T, path string, change ...func(*WatchedFile)) *followed {
 	t.Helper()
-	f, err := NewFile(path)
+	f, err := NewWatchedFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestFile(t *testing.T) {
 		x.tells("1")
 	})
 	t.Run("changed before it is followed", func(t *testing.T) {
-		x := follow(t, in(t), func(f *File) {
+		x := follow(t, in(t), func(f *WatchedFile) {
 			if err := os.WriteFile(f.path, []byte("2"), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestFile(t *testing.T) {
 		x.tells("2")
 	})
 	t.Run("without a watch", func(t *testing.T) {
-		x := follow(t, in(t), func(f *File) {
+		x := follow(t, in(t), func(f *WatchedFile) {
 			f.poll = 10 * time.Millisecond
 			f.system = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many") }
 		})
@@ -137,7 +137,7 @@ func TestFile(t *testing.T) {
 		x.tells("2")
 	})
 	t.Run("written without end", func(t *testing.T) {
-		x := follow(t, in(t), func(f *File) { f.quiet = 5 * time.Millisecond })
+		x := follow(t, in(t), func(f *WatchedFile) { f.quiet = 5 * time.Millisecond })
 		for n := "2"; ; n += "2" { // never quiet for long
 			x.write(x.path, n)
 			select {
@@ -183,7 +183,7 @@ func TestFile_configMap(t *testing.T) {
 
 func TestNewFile(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := NewFile(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := NewWatchedFile(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}
 	socket := filepath.Join(dir, "s")
@@ -193,7 +193,7 @@ func TestNewFile(t *testing.T) {
 	}
 	defer lis.Close()
 	for _, path := range []string{dir, socket} {
-		if _, err := NewFile(path); err == nil || !strings.Contains(err.Error(), "is no regular file") {
+		if _, err := NewWatchedFile(path); err == nil || !strings.Contains(err.Error(), "is no regular file") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package nodefile
+package files
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		`{"id": "n", "cluster": "c", "userAgentName": "envoy", "locality": {"zone": "z"}, "metadata": {"x": 1}}`,
 		"id: &id n\ncluster: c\nuser_agent_name: envoy\n<<: {id: m, locality: {zone: z}}\nmetadata: {x: 1}\n",
 	} {
-		got, err := Parse([]byte(text))
+		got, err := ParseNode([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,8 +58,8 @@ func TestParseErrors(t *testing.T) {
 		"user_agent_version: a\nuser_agent_build_version: {}":       "2:1: user_agent_build_version: another field of envoy.config.core.v3.Node.user_agent_version_type is set already",
 		"listening_addresses: [{socket_address: {protocol: NO}}]\n": `1:51: invalid value for enum field protocol: "NO"`,
 	} {
-		node, err := Parse([]byte(text))
-		if _, ok := errors.AsType[*Error](err); !ok || node != nil || err.Error() != want {
+		node, err := ParseNode([]byte(text))
+		if _, ok := errors.AsType[*PlaceError](err); !ok || node != nil || err.Error() != want {
 			t.Errorf("%q: %v, %v, want %s", text, node, err, want)
 		}
 	}
@@ -67,7 +67,7 @@ func TestParseErrors(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.yaml")
-	if node, err := Read(file); !errors.Is(err, fs.ErrNotExist) || node != nil || !strings.Contains(err.Error(), file) {
+	if node, err := ReadNode(file); !errors.Is(err, fs.ErrNotExist) || node != nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a file that is not there: %v, %v", node, err)
 	}
 	for text, want := range map[string]string{
@@ -77,14 +77,14 @@ func TestRead(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if node, err := Read(file); err == nil || err.Error() != want || node != nil {
+		if node, err := ReadNode(file); err == nil || err.Error() != want || node != nil {
 			t.Errorf("%q: %v, %v, want %s", text, node, err, want)
 		}
 	}
 	if err := os.WriteFile(file, []byte(`{"id": "n"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if node, err := Read(file); err != nil || node.GetId() != "n" {
+	if node, err := ReadNode(file); err != nil || node.GetId() != "n" {
 		t.Errorf("%v, %v", node, err)
 	}
 }
@@ -98,10 +98,10 @@ func TestFromYAML(t *testing.T) {
 		}
 		return document.Content[0].Content[1]
 	}
-	if node, err := FromYAML(part("node: {id: n}")); err != nil || node.GetId() != "n" {
+	if node, err := NodeFromYAML(part("node: {id: n}")); err != nil || node.GetId() != "n" {
 		t.Errorf("%v, %v", node, err)
 	}
-	if node, err := FromYAML(part("node:\n  id: n\n  name: m\n")); err == nil || err.Error() != `3:3: unknown field "name"` || node != nil {
+	if node, err := NodeFromYAML(part("node:\n  id: n\n  name: m\n")); err == nil || err.Error() != `3:3: unknown field "name"` || node != nil {
 		t.Errorf("%v, %v", node, err)
 	}
 }

@@ -1,4 +1,4 @@
-package filewatch
+package files
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Times of a File.
+// Times of a WatchedFile.
 const (
 	fileQuiet = 200 * time.Millisecond
 	filePoll  = 10 * time.Second
 )
 
-// File follows the contents of one file. It begins with those that there are when it is
+// WatchedFile follows the contents of one file. It begins with those that there are when it is
 // made, so that no change is missed between the first reading of the file and Run.
-type File struct {
+type WatchedFile struct {
 	path string
 	seen string // what sums up the contents that were told last
 
@@ -28,20 +28,20 @@ type File struct {
 	system      func() (*fsnotify.Watcher, error) // tests take it away
 }
 
-// NewFile makes a File of a regular file, which may be reached by symbolic links. What
+// NewWatchedFile makes a WatchedFile of a regular file, which may be reached by symbolic links. What
 // is no such file, a pipe for instance, cannot be read twice, and is refused.
-func NewFile(path string) (*File, error) {
+func NewWatchedFile(path string) (*WatchedFile, error) {
 	if _, err := regular(path); err != nil {
 		return nil, err
 	}
-	f := &File{path: path, quiet: fileQuiet, poll: filePoll}
+	f := &WatchedFile{path: path, quiet: fileQuiet, poll: filePoll}
 	f.seen, _ = f.look(time.Time{})
 	return f, nil
 }
 
 // Check gives the error that the file cannot be read now without waiting for somebody who
 // writes it: a pipe may have taken its place.
-func (f *File) Check() error {
+func (f *WatchedFile) Check() error {
 	_, err := regular(f.path)
 	return err
 }
@@ -61,8 +61,8 @@ func regular(path string) (fs.FileInfo, error) {
 // Run calls changed whenever the file holds something else than before, cannot be read,
 // or can be read again, until ctx ends. That it was written to is not enough. A file
 // that is being written is waited for. It can be called once.
-func (f *File) Run(ctx context.Context, log *slog.Logger, changed func()) {
-	w := New(Config{Path: f.path, Poll: f.poll, Log: log, System: f.system})
+func (f *WatchedFile) Run(ctx context.Context, log *slog.Logger, changed func()) {
+	w := NewWatcher(WatcherConfig{Path: f.path, Poll: f.poll, Log: log, System: f.system})
 	defer w.Close()
 	poll := time.NewTicker(f.poll)
 	defer poll.Stop()
@@ -90,7 +90,7 @@ func (f *File) Run(ctx context.Context, log *slog.Logger, changed func()) {
 }
 
 // pass looks at the file, unless somebody is writing to it.
-func (f *File) pass(w *Watcher, pace *Pacer, changed func()) {
+func (f *WatchedFile) pass(w *Watcher, pace *Pacer, changed func()) {
 	now := time.Now()
 	if w.Aim(f.path, nil) { // what happened in a folder that was not watched was not seen
 		pace.Trigger(now)
@@ -109,7 +109,7 @@ func (f *File) pass(w *Watcher, pace *Pacer, changed func()) {
 
 // look sums up what the file holds, or why it cannot be read. It has not settled if it
 // was written to within the quiet time before now, or while it was read.
-func (f *File) look(now time.Time) (sum string, settled bool) {
+func (f *WatchedFile) look(now time.Time) (sum string, settled bool) {
 	before, err := regular(f.path)
 	if err != nil {
 		return err.Error(), true

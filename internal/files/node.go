@@ -1,4 +1,4 @@
-package nodefile
+package files
 
 import (
 	"os"
@@ -10,24 +10,19 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
-
-	"github.com/xdsrelay/xdsrelay/internal/yamljson"
 )
 
-// maxSize bounds a node, in bytes of its JSON: aliases in YAML can stand for any amount.
-const maxSize = 16 << 20
+// maxNode bounds a node, in bytes of its JSON: aliases in YAML can stand for any amount.
+const maxNode = 16 << 20
 
-// Error is what is wrong with a node. Its message may quote the node.
-type Error = yamljson.Error
-
-// Read reads the node in a file. The error is an [*Error] with the file's name, or that
+// ReadNode reads the node in a file. The error is a [*PlaceError] with the file's name, or that
 // of the file system.
-func Read(path string) (*corev3.Node, error) {
+func ReadNode(path string) (*corev3.Node, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	node, bad := parse(data)
+	node, bad := parseNode(data)
 	if bad != nil {
 		bad.File = path
 		return nil, bad
@@ -35,37 +30,37 @@ func Read(path string) (*corev3.Node, error) {
 	return node, nil
 }
 
-// Parse reads a node in YAML or JSON, which is YAML. The error is an [*Error].
-func Parse(data []byte) (*corev3.Node, error) {
-	node, bad := parse(data)
+// ParseNode reads a node in YAML or JSON, which is YAML. The error is a [*PlaceError].
+func ParseNode(data []byte) (*corev3.Node, error) {
+	node, bad := parseNode(data)
 	if bad != nil {
 		return nil, bad
 	}
 	return node, nil
 }
 
-// FromYAML reads a node that is part of a larger file. The error is an [*Error] with the
+// NodeFromYAML reads a node that is part of a larger file. The error is a [*PlaceError] with the
 // place in that.
-func FromYAML(n *yaml.Node) (*corev3.Node, error) {
-	text, places, invalid := yamljson.FromNode(n, maxSize)
-	node, bad := decode(text, places, invalid)
+func NodeFromYAML(n *yaml.Node) (*corev3.Node, error) {
+	text, places, invalid := YAMLNodeToJSON(n, maxNode)
+	node, bad := decodeNode(text, places, invalid)
 	if bad != nil {
 		return nil, bad
 	}
 	return node, nil
 }
 
-func parse(data []byte) (*corev3.Node, *Error) {
-	text, places, invalid := yamljson.Convert(data, maxSize)
-	return decode(text, places, invalid)
+func parseNode(data []byte) (*corev3.Node, *PlaceError) {
+	text, places, invalid := YAMLToJSON(data, maxNode)
+	return decodeNode(text, places, invalid)
 }
 
-func decode(text []byte, places yamljson.Places, invalid *Error) (*corev3.Node, *Error) {
+func decodeNode(text []byte, places Places, invalid *PlaceError) (*corev3.Node, *PlaceError) {
 	if invalid != nil {
 		return nil, invalid
 	}
 	if strings.TrimSpace(string(text)) == "null" {
-		return nil, &Error{Message: "is empty"}
+		return nil, &PlaceError{Message: "is empty"}
 	}
 	node := new(corev3.Node)
 	if err := protojson.Unmarshal(text, node); err != nil {
@@ -94,11 +89,11 @@ type reason struct {
 	message string
 }
 
-// nodeError makes an Error of one of protojson, whose lines are those of the JSON.
-func nodeError(err error, places yamljson.Places) *Error {
+// nodeError makes a PlaceError of one of protojson, whose lines are those of the JSON.
+func nodeError(err error, places Places) *PlaceError {
 	// The module puts one of two kinds of space there, so that nobody relies on it.
 	text := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-	bad := &Error{}
+	bad := &PlaceError{}
 	if m := position().FindStringSubmatch(text); m != nil {
 		line, _ := strconv.Atoi(m[1]) // digits; an absurd number of them leaves the place unknown
 		bad.Line, bad.Column = places.Of(line)

@@ -1,4 +1,4 @@
-package yamljson
+package files
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Error is what is wrong with the YAML.
-type Error struct {
+// PlaceError is what is wrong with the YAML.
+type PlaceError struct {
 	File string // "" for what is no file, or where the caller knows it
 	// Line and Column count from 1; 0 where they are unknown.
 	Line, Column int
@@ -18,8 +18,8 @@ type Error struct {
 	Message string
 }
 
-// Error gives "file:line:column: message", without the parts that are unknown.
-func (e *Error) Error() string {
+// PlaceError gives "file:line:column: message", without the parts that are unknown.
+func (e *PlaceError) Error() string {
 	if at := Place(e.File, e.Line, e.Column); at != "" {
 		return at + ": " + e.Message
 	}
@@ -41,19 +41,19 @@ func Place(file string, line, column int) string {
 	return at
 }
 
-func errorAt(n *yaml.Node, message string) *Error {
-	return &Error{Line: n.Line, Column: n.Column, Message: message}
+func errorAt(n *yaml.Node, message string) *PlaceError {
+	return &PlaceError{Line: n.Line, Column: n.Column, Message: message}
 }
 
 // parserProblem matches the messages of the YAML parser, which are fixed texts, and
 // not those that quote the file.
 var parserProblem = regexp.MustCompile(`^(?:found|did not find|could not find|mapping|block|control|invalid|incomplete) [\w '\[\]{},.:<>-]*$`)
 
-// syntaxError makes an Error of one of the YAML parser, which gives the line in
+// syntaxError makes a PlaceError of one of the YAML parser, which gives the line in
 // the text only: "yaml: line 3: mapping values are not allowed in this context".
-func syntaxError(data []byte, err error) *Error {
+func syntaxError(data []byte, err error) *PlaceError {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	bad := &Error{Message: "syntax error"}
+	bad := &PlaceError{Message: "syntax error"}
 	if m := regexp.MustCompile(`^line (\d+): ((?s:.*))$`).FindStringSubmatch(message); m != nil {
 		bad.Line, _ = strconv.Atoi(m[1]) // digits; an absurd number of them leaves the line unknown
 		message = m[2]
