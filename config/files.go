@@ -12,9 +12,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/sockets"
-	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 )
 
 // CheckFiles reads the TLS files that the configuration names, looks whether there is
@@ -32,7 +32,7 @@ func (c *Config) CheckFiles() error {
 	}
 	k.serverFiles("admin.tls", c.Admin.TLS)
 	if file := c.Admin.TokensFile; file != "" {
-		if err := tokenfile.CheckList(file); err != nil {
+		if err := credentials.CheckOperatorList(file); err != nil {
 			k.unreadable("admin.tokens_file", file, err)
 		}
 	}
@@ -176,7 +176,7 @@ func (k *checker) keyPair(path, certFile, keyFile string) {
 		k.fail(path+".cert_file", "no certificate and key pair with %s: %v", keyFile, err)
 		return
 	}
-	// The relay does not start with it (package tlsfiles).
+	// The relay does not start with it (package credentials).
 	if end := pair.Leaf.NotAfter; time.Now().After(end) {
 		k.fail(path+".cert_file", "the certificate in %s expired at %s: renew it", certFile, end.UTC().Format(time.RFC3339))
 	}
@@ -194,7 +194,7 @@ func (k *checker) token(path, file string) {
 	if file == "" {
 		return
 	}
-	if _, err := tokenfile.Read(file); err != nil {
+	if _, err := credentials.ReadToken(file); err != nil {
 		k.unreadable(path, file, err)
 	}
 }

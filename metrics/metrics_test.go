@@ -17,7 +17,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/bearer"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/relay/refusals"
@@ -67,9 +67,9 @@ func TestLabelValues(t *testing.T) {
 	for _, r := range identity.Reasons() {
 		identities = append(identities, string(r))
 	}
-	identities = append(identities, "token_"+string(bearer.Expired), "token_"+string(bearer.Withdrawn))
+	identities = append(identities, "token_"+string(credentials.ReasonExpired), "token_"+string(credentials.ReasonWithdrawn))
 	var tokens []string
-	for _, r := range bearer.Refusals() {
+	for _, r := range credentials.TokenRefusals() {
 		tokens = append(tokens, string(r))
 	}
 	var unresolved []string

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/bearer"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/relay/refusals"
 )
 
@@ -36,10 +36,10 @@ func newRefusalSeries(s *set, access *Access) *refusalSeries {
 	for _, r := range identity.Reasons() {
 		d.identities.WithLabelValues(string(r))
 	}
-	for _, r := range []bearer.Reason{bearer.Expired, bearer.Withdrawn} {
+	for _, r := range []credentials.TokenReason{credentials.ReasonExpired, credentials.ReasonWithdrawn} {
 		d.identities.WithLabelValues("token_" + string(r))
 	}
-	for _, r := range bearer.Refusals() {
+	for _, r := range credentials.TokenRefusals() {
 		d.tokens.WithLabelValues(string(r))
 	}
 	for _, r := range refusals.Reasons() {

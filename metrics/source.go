@@ -9,7 +9,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/workload"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -44,7 +44,7 @@ type Source interface {
 	Scopes() (scopes, unmentioned int)
 	// Workloads counts the SPIFFE Workload APIs in use that do not answer, and says when the first of
 	// the certificates from such APIs expires; zero: there is none.
-	Workloads() workload.State
+	Workloads() credentials.WorkloadState
 }
 
 // Certificate is one in a file. One that cannot be read has no times.

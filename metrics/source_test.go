@@ -7,7 +7,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream"
-	"github.com/xdsrelay/xdsrelay/internal/workload"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -53,8 +53,8 @@ func (f fakeSource) Contacts() map[string]upstream.Contact { return f.contacts }
 
 func (f fakeSource) Scopes() (scopes, unmentioned int) { return f.scopes, f.unmentioned }
 
-func (f fakeSource) Workloads() workload.State {
-	now := workload.State{Away: f.away}
+func (f fakeSource) Workloads() credentials.WorkloadState {
+	now := credentials.WorkloadState{Away: f.away}
 	if f.expires != 0 {
 		now.Certificate, now.Token = time.Now().Add(f.expires), time.Now().Add(f.expires/2)
 	}

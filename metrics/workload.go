@@ -3,13 +3,13 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/xdsrelay/xdsrelay/internal/workload"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 )
 
 // workloadSeries counts what SPIFFE Workload APIs say.
 type workloadSeries struct{ answered, failed prometheus.Counter }
 
-var _ workload.Observer = (*workloadSeries)(nil)
+var _ credentials.WorkloadObserver = (*workloadSeries)(nil)
 
 func newWorkloadSeries(s *set) *workloadSeries {
 	const subsystem = "spiffe"
@@ -20,11 +20,11 @@ func newWorkloadSeries(s *set) *workloadSeries {
 	}
 }
 
-// WorkloadAnswered implements workload.Observer.
+// WorkloadAnswered implements credentials.WorkloadObserver.
 func (w *workloadSeries) WorkloadAnswered() { w.answered.Inc() }
 
-// WorkloadFailed implements workload.Observer.
+// WorkloadFailed implements credentials.WorkloadObserver.
 func (w *workloadSeries) WorkloadFailed() { w.failed.Inc() }
 
 // Workloads gives the observer for SPIFFE Workload APIs.
-func (m *Metrics) Workloads() workload.Observer { return m.workloads }
+func (m *Metrics) Workloads() credentials.WorkloadObserver { return m.workloads }

@@ -10,18 +10,16 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/bearer"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
-	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/relay/refusals"
 )
 
 // adminAccess has who may ask the admin port (ACC-7). The zero value lets everybody in who reaches it.
 type adminAccess struct {
-	tls    *tlsfiles.Server // nil: plaintext
-	tokens *tokenfile.List  // nil: no tokens are asked for
+	tls    *credentials.TLSServer    // nil: plaintext
+	tokens *credentials.OperatorList // nil: no tokens are asked for
 }
 
 // openAdmin reads the files of the admin port.
@@ -33,7 +31,7 @@ func (r *Relay) openAdmin(cfg *config.Config) (err error) {
 		}
 	}
 	if a.TokensFile != "" {
-		if r.admin.tokens, err = tokenfile.OpenList(a.TokensFile, r.log); err != nil {
+		if r.admin.tokens, err = credentials.OpenOperatorList(a.TokensFile, r.log); err != nil {
 			return fmt.Errorf("admin: %w", err)
 		}
 	}
@@ -99,7 +97,7 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		token, err := bearer.Of(req.Header.Values("Authorization"))
+		token, err := credentials.BearerToken(req.Header.Values("Authorization"))
 		operator, known := tokens.Find(token)
 		known = known && err == nil
 		looks := admin.LooksOnly(req)
@@ -113,10 +111,10 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 				return
 			}
 			admin.Refuse(w, http.StatusUnauthorized, errNoToken)
-		case operator.Role == tokenfile.RoleMetrics && (!looks || req.URL.Path != "/metrics"):
+		case operator.Role == credentials.RoleMetrics && (!looks || req.URL.Path != "/metrics"):
 			a.relay.refusals.AdminRefused(req, operator.Name, refusals.OtherRole)
 			admin.Refuse(w, http.StatusForbidden, errMetrics)
-		case !looks && operator.Role != tokenfile.RoleAct:
+		case !looks && operator.Role != credentials.RoleAct:
 			a.relay.refusals.AdminRefused(req, operator.Name, refusals.OtherRole)
 			admin.Refuse(w, http.StatusForbidden, errReadOnly)
 		default:

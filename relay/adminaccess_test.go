@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/relay/refusals"
 )
@@ -39,7 +39,7 @@ func TestAdminTokens_ACC7(t *testing.T) {
 	}
 	var log strings.Builder
 	to := slog.New(slog.NewTextHandler(&log, nil))
-	tokens, err := tokenfile.OpenList(file, slog.New(slog.DiscardHandler))
+	tokens, err := credentials.OpenOperatorList(file, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

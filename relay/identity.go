@@ -10,22 +10,22 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // secure is the TLS side of the server towards clients: its files, and how long clients are who
 // their certificates say.
 type secure struct {
-	*tlsfiles.Server
+	*credentials.TLSServer
 
 	relay *Relay
 	watch *identity.Watch
 }
 
 // newSecure has the identities of clients looked at again.
-func newSecure(r *Relay, files *tlsfiles.Server, recheck config.Duration) *secure {
-	s := &secure{Server: files, relay: r}
+func newSecure(r *Relay, files *credentials.TLSServer, recheck config.Duration) *secure {
+	s := &secure{TLSServer: files, relay: r}
 	s.watch = identity.NewWatch(files.Clients, recheck.Std(), s.endedAll)
 	return s
 }

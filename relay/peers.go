@@ -20,9 +20,9 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/relay/peers"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -48,7 +48,7 @@ const (
 type help struct {
 	// immutable
 	client *peers.Client
-	files  *tlsfiles.Client
+	files  *credentials.TLSClient
 	obs    peers.Observer
 	log    *slog.Logger
 	panics *logs.Panics
@@ -97,7 +97,7 @@ func (r *Relay) openPeers(cfg *config.Config) error {
 			r.log.Error("the TLS files for peers are not usable, the old ones stay in use", "error", err)
 		}
 	}
-	files, err := tlsfiles.NewClient(keys)
+	files, err := credentials.NewTLSClient(keys)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (d *peerDoor) trusts(ctx context.Context) bool {
 // takenElsewhere names a listener beside one that takes a certificate, the first of shown. Files and Workload APIs change
 // while the relay runs: this looks at what counts now.
 func (r *Relay) takenElsewhere(beside string, shown []*x509.Certificate) (listener string, taken bool) {
-	takes := func(files *tlsfiles.Server) bool {
+	takes := func(files *credentials.TLSServer) bool {
 		roots := files.Clients()
 		if roots == nil {
 			return false
@@ -175,7 +175,7 @@ func (r *Relay) takenElsewhere(beside string, shown []*x509.Certificate) (listen
 		return err == nil
 	}
 	for _, p := range r.ports {
-		if p.Name != beside && p.secure != nil && takes(p.secure.Server) {
+		if p.Name != beside && p.secure != nil && takes(p.secure.TLSServer) {
 			return p.Name, true
 		}
 	}

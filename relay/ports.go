@@ -13,8 +13,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/bearer"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 )
 
 // port is one of the relay's listeners for clients.
@@ -207,8 +206,8 @@ func (all ports) addresses() []any {
 
 // renewed is what changes of ports, before it is in use: TLS files, and the issuers of tokens.
 type renewed struct {
-	files  map[*secure]*tlsfiles.Server
-	tokens map[*port]*bearer.Verifier
+	files  map[*secure]*credentials.TLSServer
+	tokens map[*port]*credentials.Verifier
 }
 
 // renew begins to use the files, or the Workload APIs, of the ports for which others are named, or
@@ -216,7 +215,7 @@ type renewed struct {
 func (r *Relay) renew(s config.Server) (_ *renewed, err error) {
 	running := r.now.Load().config.Server
 	before := running.AllListeners()
-	next := &renewed{make(map[*secure]*tlsfiles.Server), make(map[*port]*bearer.Verifier)}
+	next := &renewed{make(map[*secure]*credentials.TLSServer), make(map[*port]*credentials.Verifier)}
 	defer func() {
 		if err != nil {
 			next.discard()

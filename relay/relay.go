@@ -20,12 +20,11 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/connections"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/payload"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/relay/load"
@@ -94,7 +93,7 @@ type Relay struct {
 	refusals    *refusals.Log
 	admin       adminAccess
 	// workloads are the SPIFFE Workload APIs that certificates come from.
-	workloads *workload.Sources
+	workloads *credentials.Workloads
 
 	stop  context.CancelFunc
 	ready func() // Options.Serving
@@ -137,7 +136,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.secrets.Set(cfg.SecretTypeURLs())
 	r.orders.secrets = r.secrets
 	r.refusals, r.panics = refusals.New(r.log, collectors.Refusals()), logs.NewPanics(r.log, collectors.Panics())
-	r.workloads = workload.NewSources(r.log, collectors.Workloads(), r.panics)
+	r.workloads = credentials.NewWorkloads(r.log, collectors.Workloads(), r.panics)
 	r.repairs, r.outages, r.health.relay = repairs{r, newSuspects()}, outageWatch{r}, r
 	observer := &losses{Observer: r.metrics.Cache(), log: r.log}
 	r.cache = cache.New(cacheLimits(cfg.Cache), newForeigners(observer, r.log))
@@ -290,8 +289,8 @@ func (r *Relay) listener(cfg *config.Config) error {
 func identifierOf(n config.Node) string { return wire.RelayIdentifier + n.ID }
 
 // serverTLS begins to use the TLS files of a listener, or its Workload API.
-func (r *Relay) serverTLS(l config.Listener, refresh config.Duration) (*tlsfiles.Server, error) {
-	return tlsfiles.NewServer(tlsfiles.ServerConfig{
+func (r *Relay) serverTLS(l config.Listener, refresh config.Duration) (*credentials.TLSServer, error) {
+	return credentials.NewTLSServer(credentials.TLSServerConfig{
 		CertFile: l.TLS.CertFile, KeyFile: l.TLS.KeyFile, ClientCAFile: l.TLS.ClientCAFile, SPIFFE: r.clientsOf(l.TLS.SPIFFE),
 		Refresh: refresh.Std(), Panics: r.panics,
 		Report: func(err error) {

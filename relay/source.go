@@ -2,8 +2,8 @@ package relay
 
 import (
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
-	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/metrics"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -109,7 +109,7 @@ func (s source) contacts() map[string]upstream.Contact {
 }
 
 // Workloads implements metrics.Source.
-func (s source) Workloads() workload.State { return s.relay.workloads.State() }
+func (s source) Workloads() credentials.WorkloadState { return s.relay.workloads.State() }
 
 // Scopes implements metrics.Source.
 func (s source) Scopes() (scopes, unmentioned int) {

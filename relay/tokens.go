@@ -14,7 +14,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/bearer"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
@@ -37,11 +37,11 @@ type bearers struct {
 
 // verifier makes what verifies the tokens of a listener's clients; nil if the configuration has no
 // issuers.
-func (t *bearers) verifier(l config.Listener, refresh config.Duration) (*bearer.Verifier, error) {
+func (t *bearers) verifier(l config.Listener, refresh config.Duration) (*credentials.Verifier, error) {
 	if len(l.Identity.JWT) == 0 {
 		return nil, nil //nolint:nilnil // because a nil Verifier trusts nobody
 	}
-	c := bearer.Config{
+	c := credentials.VerifierConfig{
 		Refresh: refresh.Std(), Panics: t.relay.panics,
 		Report: func(issuer string, err error) {
 			if err != nil {
@@ -52,9 +52,9 @@ func (t *bearers) verifier(l config.Listener, refresh config.Duration) (*bearer.
 		},
 	}
 	for _, i := range l.Identity.JWT {
-		c.Trusts = append(c.Trusts, bearer.Trust{Issuer: i.Issuer, Audiences: i.Audiences, File: i.JWKSFile, URL: i.JWKSURL, CAFile: i.JWKSCAFile})
+		c.Trusts = append(c.Trusts, credentials.TokenIssuer{Issuer: i.Issuer, Audiences: i.Audiences, File: i.JWKSFile, URL: i.JWKSURL, CAFile: i.JWKSCAFile})
 	}
-	return bearer.New(c)
+	return credentials.NewVerifier(c)
 }
 
 // of verifies the token of a stream or a poll, if its listener has issuers and it has a token, and
@@ -68,20 +68,20 @@ func (t *bearers) of(ctx context.Context, from string, values []string) (context
 	if verifier == nil {
 		return ctx, nil
 	}
-	raw, err := bearer.Of(values)
+	raw, err := credentials.BearerToken(values)
 	if err == nil && raw == "" {
 		return ctx, nil
 	}
-	var token *bearer.Token
+	var token *credentials.Token
 	if err == nil {
 		token, err = verifier.Verify(ctx, raw, func(ctx context.Context) (func(), error) {
 			turn, err := t.relay.admission.Token(ctx, load.From{Party: quota.Client{Address: quota.AddressOf(from)}, Connection: client})
 			return turn.Done, err
 		})
 	}
-	if bad, ok := errors.AsType[*bearer.Error](err); ok {
+	if bad, ok := errors.AsType[*credentials.TokenError](err); ok {
 		t.relay.refusals.TokenRefused(from, string(bad.Reason))
-		if bad.Reason == bearer.NoKeys {
+		if bad.Reason == credentials.ReasonNoKeys {
 			return ctx, status.Error(codes.Unavailable, bad.Error())
 		}
 		return ctx, unauthenticated(bad)
@@ -128,7 +128,7 @@ func (t *bearers) judge(by identity.Caller, from string) error {
 		return nil
 	}
 	err := by.Client.Listener.Tokens().Check(by.Token, time.Now())
-	if ended, ok := errors.AsType[*bearer.Error](err); ok {
+	if ended, ok := errors.AsType[*credentials.TokenError](err); ok {
 		t.relay.refusals.TokenEnded(from, by.Token.Subject, string(ended.Reason))
 		return unauthenticated(ended)
 	}

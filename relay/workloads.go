@@ -2,37 +2,36 @@ package relay
 
 import (
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
-	"github.com/xdsrelay/xdsrelay/internal/workload"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 )
 
 // clientsOf says whose X509-SVIDs a listener takes, and which it shows; nil: it uses files.
-func (r *Relay) clientsOf(s *config.SPIFFE) *workload.Party {
+func (r *Relay) clientsOf(s *config.SPIFFE) *credentials.WorkloadParty {
 	if s == nil {
 		return nil
 	}
-	return &workload.Party{Sources: r.workloads, Socket: s.Socket, Domains: s.TrustDomains}
+	return &credentials.WorkloadParty{Sources: r.workloads, Socket: s.Socket, Domains: s.TrustDomains}
 }
 
 // serversOf says the same of the connections that the relay opens.
-func (r *Relay) serversOf(s *config.ClientSPIFFE) *workload.Party {
+func (r *Relay) serversOf(s *config.ClientSPIFFE) *credentials.WorkloadParty {
 	if s == nil {
 		return nil
 	}
-	return &workload.Party{Sources: r.workloads, Socket: s.Socket, Domains: s.TrustDomains, IDs: s.ServerIDs}
+	return &credentials.WorkloadParty{Sources: r.workloads, Socket: s.Socket, Domains: s.TrustDomains, IDs: s.ServerIDs}
 }
 
 // tokensOf says which tokens the relay shows; nil: none of a Workload API.
-func (r *Relay) tokensOf(s *config.TokenSPIFFE) *workload.Bearer {
+func (r *Relay) tokensOf(s *config.TokenSPIFFE) *credentials.WorkloadTokens {
 	if s == nil {
 		return nil
 	}
-	return &workload.Bearer{Sources: r.workloads, Socket: s.Socket, Audiences: s.Audiences}
+	return &credentials.WorkloadTokens{Sources: r.workloads, Socket: s.Socket, Audiences: s.Audiences}
 }
 
 // clientTLS says what connections that the relay opens use.
-func (r *Relay) clientTLS(t *config.UpstreamTLS, refresh config.Duration) tlsfiles.ClientConfig {
-	return tlsfiles.ClientConfig{
+func (r *Relay) clientTLS(t *config.UpstreamTLS, refresh config.Duration) credentials.TLSClientConfig {
+	return credentials.TLSClientConfig{
 		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName, SPIFFE: r.serversOf(t.SPIFFE),
 		Refresh: refresh.Std(), Panics: r.panics,
 	}

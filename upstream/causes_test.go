@@ -18,9 +18,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/restjson"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 )
 
 // Of an error stay the words that tell an operator what to look at.
@@ -165,7 +165,7 @@ func TestReach_ABS2_LOC6_causes(t *testing.T) {
 			up, err := New(Config{
 				Name: "plane", APIType: api, ConnectTimeout: 200 * time.Millisecond,
 				Endpoints: [][]string{{ports.closed}, {ports.mute}, {ports.plain}, {ports.foreign}},
-				TLS:       &tlsfiles.ClientConfig{CAFile: pki.NewFolder(t).PutCA("ca.pem", pki.NewAuthority(t, "ours")), ServerName: "localhost"},
+				TLS:       &credentials.TLSClientConfig{CAFile: pki.NewFolder(t).PutCA("ca.pem", pki.NewAuthority(t, "ours")), ServerName: "localhost"},
 			})
 			if err != nil {
 				t.Fatal(err)

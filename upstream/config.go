@@ -13,9 +13,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/internal/workload"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -35,7 +34,7 @@ type Config struct {
 	// knows (SUB-2); nil means keyer.FullStateTypes. The Store must be told the same.
 	FullState map[string]bool
 	// TLS says how to connect; nil means in plain text.
-	TLS *tlsfiles.ClientConfig
+	TLS *credentials.TLSClientConfig
 
 	// Credentials go with every stream, or as HTTP headers with every poll (ACC-6).
 	Credentials Credentials
@@ -88,7 +87,7 @@ type Dial struct {
 type Credentials struct {
 	Metadata  map[string][]string
 	TokenFile string
-	SPIFFE    *workload.Bearer
+	SPIFFE    *credentials.WorkloadTokens
 }
 
 // Keepalive is for gRPC connections: Time is how long one may be silent before it is

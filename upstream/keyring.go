@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"log/slog"
 
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
-	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 )
 
 // keyring has the files, and what comes from Workload APIs, with which the relay shows control planes who
 // it is. They may be replaced at any time.
 type keyring struct {
-	tls   *tlsfiles.Client // nil in plain text
-	token bearer           // nil: no bearer token
+	tls   *credentials.TLSClient // nil in plain text
+	token bearer                 // nil: no bearer token
 }
 
 // bearer is where a bearer token comes from. Any goroutine may call its methods.
@@ -32,7 +31,7 @@ func openKeyring(cfg *Config) (k keyring, err error) {
 		if files.Report == nil {
 			files.Report = func(err error) { reportFiles(cfg.Logger, err) }
 		}
-		if k.tls, err = tlsfiles.NewClient(files); err != nil {
+		if k.tls, err = credentials.NewTLSClient(files); err != nil {
 			return k, err
 		}
 	}
@@ -46,7 +45,7 @@ func openKeyring(cfg *Config) (k keyring, err error) {
 // openToken begins to follow the bearer token of cfg; nil: it has none.
 func openToken(cfg *Config) (bearer, error) {
 	if file := cfg.Credentials.TokenFile; file != "" {
-		f, err := tokenfile.Open(file, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)))
+		f, err := credentials.OpenTokenFile(file, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)))
 		if err != nil {
 			return nil, err
 		}

@@ -23,7 +23,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -792,7 +792,7 @@ func TestNewREST(t *testing.T) {
 		"no endpoints":      {Config{}, "no endpoints"},
 		"no port":           {Config{Endpoints: [][]string{{"a"}}}, "missing port"},
 		"negative interval": {Config{Endpoints: [][]string{{"a:1"}}, Poll: Poll{Interval: -1}}, "poll interval is negative"},
-		"TLS files":         {Config{Endpoints: [][]string{{"a:1"}}, TLS: &tlsfiles.ClientConfig{CertFile: "x"}}, "needs a key"},
+		"TLS files":         {Config{Endpoints: [][]string{{"a:1"}}, TLS: &credentials.TLSClientConfig{CertFile: "x"}}, "needs a key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.cfg.Name = "x"

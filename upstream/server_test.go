@@ -14,10 +14,10 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
+	grpccredentials "google.golang.org/grpc/credentials"
 
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
@@ -142,21 +142,21 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cp := startPlane(t, []string{"a"}, grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
+	cp := startPlane(t, []string{"a"}, grpc.Creds(grpccredentials.NewServerTLSFromCert(&pair)))
 
 	store := newStore(sub(clusters, "*"))
-	cfg := Config{Endpoints: [][]string{{cp.Addr()}}, TLS: &tlsfiles.ClientConfig{CAFile: ca, ServerName: "example.com"}}
+	cfg := Config{Endpoints: [][]string{{cp.Addr()}}, TLS: &credentials.TLSClientConfig{CAFile: ca, ServerName: "example.com"}}
 	run(t, newUpstream(t, cfg), store, nil)
 	eventually(t, "clusters over TLS", func() bool { return len(store.names(clusters)) == 1 })
 
-	cfg.TLS = &tlsfiles.ClientConfig{CAFile: ca, ServerName: "elsewhere.test"}
+	cfg.TLS = &credentials.TLSClientConfig{CAFile: ca, ServerName: "elsewhere.test"}
 	s := run(t, newUpstream(t, cfg), newStore(sub(clusters, "*")), nil)
 	eventually(t, "the refusal", func() bool {
 		err := s.Status().LastError
 		return err != nil && strings.Contains(err.Error(), "not elsewhere.test")
 	})
 
-	cfg.TLS = &tlsfiles.ClientConfig{CAFile: ca + ".missing"}
+	cfg.TLS = &credentials.TLSClientConfig{CAFile: ca + ".missing"}
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "ca.crt.missing") {
 		t.Errorf("New with a missing file: %v", err)
 	}
@@ -171,7 +171,7 @@ func TestNewErrors(t *testing.T) {
 		"a bad endpoint":     {Config{Endpoints: [][]string{{"passthrough:///a"}, {"%zz:///"}}}, "%zz"},
 		"a negative time":    {Config{Endpoints: [][]string{{"a"}}, ConnectTimeout: -1}, "connect timeout is negative"},
 		"a negative size":    {Config{Endpoints: [][]string{{"a"}}, MaxRequestSize: -1}, "request size is negative"},
-		"an incomplete pair": {Config{Endpoints: [][]string{{"a"}}, TLS: &tlsfiles.ClientConfig{CertFile: "x"}}, "needs a key"},
+		"an incomplete pair": {Config{Endpoints: [][]string{{"a"}}, TLS: &credentials.TLSClientConfig{CertFile: "x"}}, "needs a key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, err := New(tt.cfg)

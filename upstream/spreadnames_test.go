@@ -14,11 +14,11 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
+	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
 )
 
 // A server whose name was looked up is called by the name: in requests, in TLS and when its
@@ -48,10 +48,10 @@ func TestLOC6ServerIsCalledByName(t *testing.T) {
 			}
 			called, shown = nil, nil
 		}
-		files := &tlsfiles.ClientConfig{CAFile: roots, ServerName: tt.serverName}
+		files := &credentials.TLSClientConfig{CAFile: roots, ServerName: tt.serverName}
 		t.Run("gRPC, "+what, func(t *testing.T) {
 			sni := ""
-			cp := startPlane(t, []string{"a"}, grpc.Creds(credentials.NewTLS(&tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			cp := startPlane(t, []string{"a"}, grpc.Creds(grpccredentials.NewTLS(&tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				sni = h.ServerName

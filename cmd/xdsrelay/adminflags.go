@@ -15,7 +15,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/tokenfile"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 )
 
 // adminFlags say which relays to ask, and how.
@@ -59,7 +59,7 @@ func (o *adminFlags) client(ctx context.Context) (*adminclient.Client, error) {
 	}
 	var err error
 	if file != "" {
-		if opts.Token, err = tokenfile.Read(file); err != nil {
+		if opts.Token, err = credentials.ReadToken(file); err != nil {
 			return nil, cli.Usage(fmt.Errorf("%s: %s: %w", source, file, err), "the file has the token and nothing else")
 		}
 		o.token = true

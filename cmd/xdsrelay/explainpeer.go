@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
-	"github.com/xdsrelay/xdsrelay/internal/bearer"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -91,7 +91,7 @@ func (f *peerFlags) bearer() (*keyer.Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--peer-token: %w", err)
 	}
-	t, err := bearer.Unverified(text)
+	t, err := credentials.UnverifiedToken(text)
 	if err != nil {
 		return nil, fmt.Errorf("--peer-token: %s: %w", f.token, err)
 	}

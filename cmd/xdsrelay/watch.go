@@ -16,7 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/fleet"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/watch"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -29,7 +29,7 @@ type watchFlags struct {
 	timeout       time.Duration
 
 	tls   bool
-	files tlsfiles.ClientConfig
+	files credentials.TLSClientConfig
 }
 
 func watchCommand() *cobra.Command {

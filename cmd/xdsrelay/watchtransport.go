@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
+	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/watch"
-	"github.com/xdsrelay/xdsrelay/internal/tlsfiles"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 )
 
@@ -52,10 +52,10 @@ func apiTypeCompletions() []string {
 
 // transport makes what leads to the server, and a function that ends it.
 func (o *watchFlags) transport(address string) (watch.Transport, func(), error) {
-	var files *tlsfiles.Client // nil: plain text
+	var files *credentials.TLSClient // nil: plain text
 	if o.wantsTLS() {
 		var err error
-		if files, err = tlsfiles.NewClient(o.files); err != nil {
+		if files, err = credentials.NewTLSClient(o.files); err != nil {
 			return watch.Transport{}, nil, err
 		}
 	}
@@ -77,8 +77,8 @@ func (o *watchFlags) transport(address string) (watch.Transport, func(), error) 
 }
 
 // overGRPC makes a connection for streams.
-func overGRPC(address string, files *tlsfiles.Client) (watch.Transport, func(), error) {
-	var creds credentials.TransportCredentials
+func overGRPC(address string, files *credentials.TLSClient) (watch.Transport, func(), error) {
+	var creds grpccredentials.TransportCredentials
 	if files != nil {
 		creds = files.Credentials()
 	}
@@ -92,7 +92,7 @@ func overGRPC(address string, files *tlsfiles.Client) (watch.Transport, func(), 
 
 // overHTTP makes a client that polls. It has no time limit: a server may hold a
 // poll for as long as nothing changes (REST-1).
-func overHTTP(address string, files *tlsfiles.Client) (watch.Transport, func()) {
+func overHTTP(address string, files *credentials.TLSClient) (watch.Transport, func()) {
 	dial := &net.Dialer{Timeout: 10 * time.Second}
 	transport := &http.Transport{DialContext: dial.DialContext, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
 	scheme := "http://"

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/credentials"
+	grpccredentials "google.golang.org/grpc/credentials"
 
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
-	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 // turns notes what a handshake does.
@@ -36,7 +36,7 @@ func TestHandshakesTakeTurns_LIM1(t *testing.T) {
 		seen := &turns{refuse: refuse}
 		l := &Listener{
 			Name: "default", Handshake: func(context.Context) Handshake { return seen },
-			Credentials: NewWatch(func() *trust.Roots { return nil }, time.Minute, nil).Guard(credentials.NewTLS(&tls.Config{
+			Credentials: NewWatch(func() *credentials.Roots { return nil }, time.Minute, nil).Guard(grpccredentials.NewTLS(&tls.Config{
 				Certificates: []tls.Certificate{ca.Server("relay")}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
 			})),
 		}

@@ -15,7 +15,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/trust"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 )
 
 // Reason is why an identity ended. It is a metric's label.
@@ -47,19 +47,19 @@ func (e *Error) Error() string {
 
 // verdict is what a certificate is worth: verified with the roots, until a time.
 type verdict struct {
-	roots *trust.Roots
+	roots *credentials.Roots
 	until time.Time
 }
 
 // holds reports whether the verdict still says that a certificate counts.
-func (v verdict) holds(roots *trust.Roots, now time.Time) bool {
+func (v verdict) holds(roots *credentials.Roots, now time.Time) bool {
 	return v.roots.Equal(roots) && !now.After(v.until)
 }
 
 // judge judges the certificate of a connection as a handshake would now. before is the verdict on
 // it so far. Verifying takes some 200 µs, and is done only if the roots have changed, or a
 // certificate ran out.
-func judge(state *tls.ConnectionState, before verdict, roots *trust.Roots, now time.Time) (verdict, error) {
+func judge(state *tls.ConnectionState, before verdict, roots *credentials.Roots, now time.Time) (verdict, error) {
 	shown := len(state.VerifiedChains) > 0
 	switch {
 	case roots == nil && !shown:

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/grpc/credentials"
+	grpccredentials "google.golang.org/grpc/credentials"
 
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
-	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,13 +37,13 @@ func TestJudge_ACC1(t *testing.T) {
 	ca, other := pki.NewAuthority(t, "ca"), pki.NewAuthority(t, "other")
 	pool := ca.Pool()
 	pool.AddCert(verified(t, other).VerifiedChains[0][1])
-	both, first, second := trust.Of(pool), trust.Of(ca.Pool()), trust.Of(other.Pool())
+	both, first, second := credentials.RootsOf(pool), credentials.RootsOf(ca.Pool()), credentials.RootsOf(other.Pool())
 	shown, nothing := verified(t, ca, pki.Lifetime(10*time.Minute)), new(tls.ConnectionState)
 	now := time.Now()
 	for _, tt := range []struct {
 		name  string
 		state *tls.ConnectionState
-		roots *trust.Roots
+		roots *credentials.Roots
 		at    time.Time
 		want  Reason // "": it counts
 	}{
@@ -53,8 +53,8 @@ func TestJudge_ACC1(t *testing.T) {
 		{"no certificates are verified any more", shown, nil, now, Untrusted},
 		{"expired", shown, first, now.Add(11 * time.Minute), Expired},
 		{"expired, by other roots too", shown, both, now.Add(11 * time.Minute), Expired},
-		{"it is not known yet who counts", shown, trust.Unknown(), now, ""},
-		{"expired before that is known", shown, trust.Unknown(), now.Add(11 * time.Minute), Expired},
+		{"it is not known yet who counts", shown, credentials.UnknownRoots(), now, ""},
+		{"expired before that is known", shown, credentials.UnknownRoots(), now.Add(11 * time.Minute), Expired},
 		{"no certificate where none is asked for", nothing, nil, now, ""},
 		{"no certificate where one is asked for now", nothing, first, now, Missing},
 	} {
@@ -83,11 +83,11 @@ func TestUntil_ACC1(t *testing.T) {
 type side struct {
 	conn   net.Conn // the client's
 	server net.Conn
-	info   credentials.AuthInfo
+	info   grpccredentials.AuthInfo
 }
 
 // connect has a client shake hands.
-func connect(t *testing.T, creds credentials.TransportCredentials, client *tls.Config) side {
+func connect(t *testing.T, creds grpccredentials.TransportCredentials, client *tls.Config) side {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	conn := tls.Client(theirs, client)
@@ -115,8 +115,8 @@ func TestWatch_ACC1(t *testing.T) {
 			Certificates: []tls.Certificate{ca.Server("relay")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(),
 			MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
 		}
-		var roots atomic.Pointer[trust.Roots]
-		roots.Store(trust.Of(ca.Pool()))
+		var roots atomic.Pointer[credentials.Roots]
+		roots.Store(credentials.RootsOf(ca.Pool()))
 		type end struct {
 			at     time.Duration
 			reason Reason
@@ -130,7 +130,7 @@ func TestWatch_ACC1(t *testing.T) {
 				ends[c] = append(ends[c], end{time.Since(began), err.Reason})
 			}
 		})
-		creds := w.Guard(credentials.NewTLS(config)).Clone()
+		creds := w.Guard(grpccredentials.NewTLS(config)).Clone()
 		dial := func(lifetime time.Duration) side {
 			t.Helper()
 			return connect(t, creds, &tls.Config{
@@ -165,7 +165,7 @@ func TestWatch_ACC1(t *testing.T) {
 		}
 		// The roots change, and the period: it counts at once.
 		w.SetRecheck(16 * time.Second)
-		roots.Store(trust.Of(pki.NewAuthority(t, "other").Pool()))
+		roots.Store(credentials.RootsOf(pki.NewAuthority(t, "other").Pool()))
 		<-time.After(17 * time.Second)
 		synctest.Wait()
 		c := long.info.(*Conn)
@@ -186,11 +186,11 @@ func TestWatch_ACC1(t *testing.T) {
 }
 
 func TestWatchHandshakeFails_ACC1(t *testing.T) {
-	w := NewWatch(func() *trust.Roots { return nil }, time.Minute, nil)
+	w := NewWatch(func() *credentials.Roots { return nil }, time.Minute, nil)
 	ours, theirs := net.Pipe()
 	_ = theirs.Close()
 	ca := pki.NewAuthority(t, "ca")
-	creds := w.Guard(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{ca.Server("relay")}, MinVersion: tls.VersionTLS13}))
+	creds := w.Guard(grpccredentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{ca.Server("relay")}, MinVersion: tls.VersionTLS13}))
 	if _, info, err := creds.ServerHandshake(ours); err == nil || info != nil {
 		t.Errorf("%v, %v", info, err)
 	}
@@ -210,13 +210,13 @@ func TestWatchHandshakeFails_ACC1(t *testing.T) {
 func BenchmarkJudge(b *testing.B) {
 	ca := pki.NewAuthority(b, "ca")
 	state, now := verified(b, ca), time.Now()
-	for name, roots := range map[string]*trust.Roots{"same roots": trust.Of(ca.Pool()), "other roots": func() *trust.Roots {
+	for name, roots := range map[string]*credentials.Roots{"same roots": credentials.RootsOf(ca.Pool()), "other roots": func() *credentials.Roots {
 		pool := ca.Pool()
 		pool.AddCert(verified(b, pki.NewAuthority(b, "other")).VerifiedChains[0][1])
-		return trust.Of(pool)
+		return credentials.RootsOf(pool)
 	}()} {
 		b.Run(name, func(b *testing.B) {
-			before := verdict{trust.Of(ca.Pool()), until(state.VerifiedChains)}
+			before := verdict{credentials.RootsOf(ca.Pool()), until(state.VerifiedChains)}
 			for b.Loop() {
 				if _, err := judge(state, before, roots, now); err != nil {
 					b.Fatal(err)

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
-	"google.golang.org/grpc/credentials"
+	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
 	"github.com/xdsrelay/xdsrelay/downstream/connections"
-	"github.com/xdsrelay/xdsrelay/internal/bearer"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -23,7 +23,7 @@ import (
 type Listener struct {
 	Name string
 	// Credentials are for gRPC's connections; nil: plaintext. HTTP servers have their own TLS.
-	Credentials credentials.TransportCredentials
+	Credentials grpccredentials.TransportCredentials
 
 	// Connections bounds them; nil: nothing does.
 	Connections *connections.Limit
@@ -36,7 +36,7 @@ type Listener struct {
 	// Handshake begins the TLS handshake of a connection, whose waits end with ctx; nil: nothing waits.
 	Handshake func(ctx context.Context) Handshake
 
-	tokens atomic.Pointer[bearer.Verifier]
+	tokens atomic.Pointer[credentials.Verifier]
 }
 
 // Handshake is a TLS handshake that may have to wait for others before it computes (LIM-1).
@@ -157,7 +157,7 @@ func (c *Client) Conn() *connections.Conn {
 	return c.conn
 }
 
-// AuthType implements credentials.AuthInfo.
+// AuthType implements grpccredentials.AuthInfo.
 func (c *Client) AuthType() string {
 	if c.TLS != nil {
 		return c.TLS.AuthType()
@@ -166,11 +166,11 @@ func (c *Client) AuthType() string {
 }
 
 // GetCommonAuthInfo tells gRPC how safe the connection is.
-func (c *Client) GetCommonAuthInfo() credentials.CommonAuthInfo {
+func (c *Client) GetCommonAuthInfo() grpccredentials.CommonAuthInfo {
 	if c.TLS != nil {
 		return c.TLS.GetCommonAuthInfo()
 	}
-	return credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
+	return grpccredentials.CommonAuthInfo{SecurityLevel: grpccredentials.NoSecurity}
 }
 
 // client says who is at the other end.
@@ -189,12 +189,12 @@ var errNoHeader = errors.New("the connection does not begin with a PROXY header"
 
 // Credentials are credentials for one gRPC server and many listeners: each connection is dealt with
 // by those of its own, and its AuthInfo is a *[Client].
-func Credentials() credentials.TransportCredentials { return byListener{} }
+func Credentials() grpccredentials.TransportCredentials { return byListener{} }
 
 type byListener struct{}
 
-// ServerHandshake implements credentials.TransportCredentials.
-func (byListener) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+// ServerHandshake implements grpccredentials.TransportCredentials.
+func (byListener) ServerHandshake(raw net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
 	c, ok := raw.(*accepted)
 	if !ok {
 		return nil, nil, errNoListener
@@ -246,7 +246,7 @@ func (c *encrypted) SyscallConn() (syscall.RawConn, error) {
 }
 
 // shakeHands has the credentials of the connection's listener shake hands.
-func (c *accepted) shakeHands() (net.Conn, credentials.AuthInfo, error) {
+func (c *accepted) shakeHands() (net.Conn, grpccredentials.AuthInfo, error) {
 	c.begin(context.Background()) // gRPC gives none
 	conn, info, err := c.of.Credentials.ServerHandshake(c)
 	c.end(err == nil)
@@ -267,18 +267,18 @@ func (c *accepted) end(done bool) {
 	}
 }
 
-// ClientHandshake implements credentials.TransportCredentials, for servers only.
-func (byListener) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+// ClientHandshake implements grpccredentials.TransportCredentials, for servers only.
+func (byListener) ClientHandshake(context.Context, string, net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
 	return nil, nil, errors.ErrUnsupported
 }
 
-// Info implements credentials.TransportCredentials.
-func (byListener) Info() credentials.ProtocolInfo { return credentials.ProtocolInfo{} }
+// Info implements grpccredentials.TransportCredentials.
+func (byListener) Info() grpccredentials.ProtocolInfo { return grpccredentials.ProtocolInfo{} }
 
-// Clone implements credentials.TransportCredentials.
-func (b byListener) Clone() credentials.TransportCredentials { return b }
+// Clone implements grpccredentials.TransportCredentials.
+func (b byListener) Clone() grpccredentials.TransportCredentials { return b }
 
-// OverrideServerName implements credentials.TransportCredentials, for servers only.
+// OverrideServerName implements grpccredentials.TransportCredentials, for servers only.
 func (byListener) OverrideServerName(string) error { return errors.ErrUnsupported }
 
 // plain gives gRPC a connection without TLS. gRPC keeps no buffer at rest for a connection that tells when

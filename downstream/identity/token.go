@@ -5,32 +5,34 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/xdsrelay/xdsrelay/internal/bearer"
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 )
 
 // SetTokens has bearer tokens verified of clients that come through the listener, and gives what
 // verified them before. With nil the relay reads no tokens.
-func (l *Listener) SetTokens(v *bearer.Verifier) (before *bearer.Verifier) { return l.tokens.Swap(v) }
+func (l *Listener) SetTokens(v *credentials.Verifier) (before *credentials.Verifier) {
+	return l.tokens.Swap(v)
+}
 
 // Tokens gives what verifies bearer tokens; nil: nothing does.
-func (l *Listener) Tokens() *bearer.Verifier { return l.tokens.Load() }
+func (l *Listener) Tokens() *credentials.Verifier { return l.tokens.Load() }
 
 type tokenKey struct{}
 
 // WithToken gives the context of a stream or a poll with the verified token of its client.
-func WithToken(ctx context.Context, t *bearer.Token) context.Context {
+func WithToken(ctx context.Context, t *credentials.Token) context.Context {
 	return context.WithValue(ctx, tokenKey{}, t)
 }
 
 // Caller is who opened a stream, or polls.
 type Caller struct {
-	Client *Client       // nil: the connection came through no Listener
-	Token  *bearer.Token // nil: there is none
+	Client *Client            // nil: the connection came through no Listener
+	Token  *credentials.Token // nil: there is none
 }
 
 // CallerOf gives the caller of a stream or a poll, by its context.
 func CallerOf(ctx context.Context) Caller {
-	t, _ := ctx.Value(tokenKey{}).(*bearer.Token)
+	t, _ := ctx.Value(tokenKey{}).(*credentials.Token)
 	return Caller{ClientOf(ctx), t}
 }
 

@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc/credentials"
+	grpccredentials "google.golang.org/grpc/credentials"
 
+	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
-	"github.com/xdsrelay/xdsrelay/internal/trust"
 )
 
 const (
@@ -27,9 +27,9 @@ const (
 // Watch knows the connections of a server, and ends those whose identity has ended. Its methods
 // may be called from any goroutine.
 type Watch struct {
-	roots func() *trust.Roots
+	roots func() *credentials.Roots
 	end   func(ended map[*Conn]*Error)
-	first *trust.Roots
+	first *credentials.Roots
 
 	recheck atomic.Int64
 	changed chan struct{} // one slot: recheck has changed
@@ -42,7 +42,7 @@ type Watch struct {
 // NewWatch makes a watch that looks at each connection once in every recheck. roots gives whose
 // certificates count now, nil if the server asks for no certificates. end is told of connections
 // whose identity has ended, before they are closed: their streams are to be ended.
-func NewWatch(roots func() *trust.Roots, recheck time.Duration, end func(map[*Conn]*Error)) *Watch {
+func NewWatch(roots func() *credentials.Roots, recheck time.Duration, end func(map[*Conn]*Error)) *Watch {
 	w := &Watch{roots: roots, end: end, first: roots(), changed: notify.New(), conns: make(map[*Conn]struct{})}
 	w.recheck.Store(int64(recheck))
 	return w
@@ -118,18 +118,18 @@ func (w *Watch) Judge(state *tls.ConnectionState) error {
 }
 
 // Guard gives credentials whose connections the watch knows.
-func (w *Watch) Guard(creds credentials.TransportCredentials) credentials.TransportCredentials {
+func (w *Watch) Guard(creds grpccredentials.TransportCredentials) grpccredentials.TransportCredentials {
 	return guarded{creds, w}
 }
 
 type guarded struct {
-	credentials.TransportCredentials
+	grpccredentials.TransportCredentials
 
 	watch *Watch
 }
 
-// ServerHandshake implements credentials.TransportCredentials.
-func (g guarded) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+// ServerHandshake implements grpccredentials.TransportCredentials.
+func (g guarded) ServerHandshake(raw net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
 	// The roots are read before the handshake reads them: if they change in between, the
 	// connection is verified once more.
 	c := &Conn{verdict: verdict{roots: g.watch.roots()}}
@@ -138,7 +138,7 @@ func (g guarded) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if err != nil {
 		return conn, info, err
 	}
-	state, ok := info.(credentials.TLSInfo)
+	state, ok := info.(grpccredentials.TLSInfo)
 	if !ok {
 		return conn, info, nil
 	}
@@ -147,8 +147,8 @@ func (g guarded) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	return conn, c, nil
 }
 
-// Clone implements credentials.TransportCredentials.
-func (g guarded) Clone() credentials.TransportCredentials {
+// Clone implements grpccredentials.TransportCredentials.
+func (g guarded) Clone() grpccredentials.TransportCredentials {
 	return guarded{g.TransportCredentials.Clone(), g.watch}
 }
 
@@ -170,7 +170,7 @@ func (w *Watch) left(c *Conn) {
 
 // Conn is a connection with its TLS identity: the AuthInfo of its streams.
 type Conn struct {
-	credentials.TLSInfo
+	grpccredentials.TLSInfo
 
 	conn *watched
 	part int // immutable once the watch knows the connection

@@ -23,7 +23,7 @@ var productHelpers = []string{
 	"internal/ack",
 	"internal/apiservices",
 	"internal/apitypes",
-	"internal/bearer",
+	"internal/credentials",
 	"internal/files",
 	"internal/logs",
 	"internal/notify",
@@ -33,10 +33,6 @@ var productHelpers = []string{
 	"internal/retry",
 	"internal/smallmap",
 	"internal/sockets",
-	"internal/tlsfiles",
-	"internal/tokenfile",
-	"internal/trust",
-	"internal/workload",
 }
 
 // mayImport has a row for each package of the module: what it may import of the module,
@@ -47,7 +43,7 @@ var mayImport = map[string][]string{
 	"keyer":            nil,
 	"keyer/rules":      {"keyer"},
 	"config/bootstrap": {"config"},
-	"config":           {"keyer", "keyer/rules", "internal/files", "internal/sockets", "internal/tokenfile"},
+	"config":           {"keyer", "keyer/rules", "internal/files", "internal/sockets", "internal/credentials"},
 
 	"cache/digest":           nil,
 	"cache/hold":             {"internal/wire"},
@@ -67,7 +63,7 @@ var mayImport = map[string][]string{
 	"relay/load":             {helpers},
 	"relay/loadreport":       {helpers},
 	"relay/peers":            {"cache", "keyer", "internal/wire", helpers},
-	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/bearer", "internal/logs", "relay/refusals", "internal/workload", "relay/load", "relay/loadreport", "relay/peers", "relay/resolve"}, // it is their observer
+	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/credentials", "internal/logs", "relay/refusals", "relay/load", "relay/loadreport", "relay/peers", "relay/resolve"}, // it is their observer
 	"relay": {
 		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/connections", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules",
 		"relay/admin", "relay/directory", "relay/load", "relay/loadreport", "relay/peers", "relay/refusals", "relay/resolve", "relay/sharing", "upstream/filesource", "internal/wire", helpers,

@@ -4,7 +4,7 @@
 // them.
 //
 // It is the one place where tests get certificates from. It reads and verifies
-// none: how the relay does that is up to package tlsfiles and to what is tested.
+// none: how the relay does that is up to package credentials and to what is tested.
 // Whatever fails ends the test. The time is time.Now's, that of the bubble in a
 // synctest bubble. Only tests and the benchmarks' program import it.
 package pki
