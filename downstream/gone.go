@@ -37,7 +37,7 @@ const (
 	WhyKeepalive Why = "keepalive" // the client answered no pings, or sent too many
 	WhyAge       Why = "age"       // its connection had reached its greatest age
 	WhyMoved     Why = "moved"     // the configuration changed where its resources come from
-	WhyDrain     Why = "drain"     // the relay drains or stops
+	WhyDrain     Why = "drain"     // the relay drains or stops, and closed the stream or its connection
 	WhyRefused   Why = "refused"   // it asked for what it is not served, or beyond a limit
 	WhyUnserved  Why = "unserved"  // nothing could be served to it
 )
@@ -107,7 +107,7 @@ func (st *stream) why(c *closing, err error) Why {
 		return WhyAge
 	case err == errMoved: //nolint:errorlint // the very error
 		return WhyMoved
-	case err == errDraining, isClosed(c.stopped): //nolint:errorlint // the very error
+	case err == errDraining, isClosed(c.stopped), isClosed(c.drained) && st.cutOff(err): //nolint:errorlint // the very error
 		return WhyDrain
 	case refuses(err), st.link.refused:
 		return WhyRefused

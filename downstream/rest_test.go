@@ -253,6 +253,22 @@ func TestREST_VAR5(t *testing.T) {
 			p.poll().isHeld()
 			h.rejects(clusterType, 0)
 		}},
+		{"ACK-1 a poll with warnings rejects nothing", func(h *harness) {
+			h.opaque.real(clusterType, "1", "a")
+			p := h.poller(clusterPath)
+			r := p.poll().accepts("200 a=1")
+			p.next.ErrorDetail = &status.Status{Message: `[{"key": "a", "warn": "old field"}]`}
+			p.next.VersionInfo = r.GetVersionInfo()
+			h.opaque.settle()
+			p.poll().isHeld()
+			h.rejects(clusterType, 0)
+			if s := h.status().Types[clusterType]; s.LastNack != nil || h.seen.count("nacked") != 0 || h.seen.count("warned") != 1 {
+				h.Errorf("%d rejections, %d warnings, last %+v", h.seen.count("nacked"), h.seen.count("warned"), s.LastNack)
+			}
+			if got := h.router.rejections(); len(got) != 0 {
+				h.Errorf("the control plane is told of %q", got)
+			}
+		}},
 		{"ACK-3 the rejection of something older does not hold back what is new", func(h *harness) {
 			h.opaque.real(clusterType, "1", "a")
 			p := h.poller(clusterPath)

@@ -9,6 +9,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
@@ -324,6 +325,18 @@ func (p *poll) version() string {
 		return p.nonce()
 	}
 	return p.held.Version
+}
+
+// warned has a poll with error_detail that rejects nothing count as one without (ACK-1), and reports that.
+func (p *poll) warned() bool {
+	if !warnings(p.request.GetErrorDetail()) {
+		return false
+	}
+	warned := logs.Excerpt(p.request.GetErrorDetail().GetMessage(), logs.ReasonBytes)
+	p.shared.observer.Warned(p.request.GetTypeUrl())
+	p.log.Info("client accepted a response with warnings", "nonce", clip(p.request.GetResponseNonce()), "warnings", warned)
+	p.request.ErrorDetail = nil
+	return true
 }
 
 // rejected takes a NACK: the request has error_detail (ACK-1).

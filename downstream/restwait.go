@@ -19,9 +19,10 @@ func (p *poll) run(ctx context.Context, turn Turn) *answer {
 		return leave
 	}
 	p.look()
+	warned := p.warned()
 	if p.request.GetErrorDetail() != nil {
 		p.rejected()
-	} else if v := p.request.GetVersionInfo(); v != "" && p.shows(v) {
+	} else if v := p.request.GetVersionInfo(); warned && p.request.GetResponseNonce() == p.nonce() || v != "" && p.shows(v) {
 		p.tell(ack.Outcome{Kind: ack.Accepted})
 		for _, c := range p.places {
 			p.routing.routes.Accepted(c.Store(), p.request.GetTypeUrl())

@@ -16,6 +16,28 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 )
 
+// A connection that the relay closes while it drains is no matter of keepalive's (OPS-4).
+func TestGoneWithDrain_OPS4(t *testing.T) {
+	bubble(t, func(h *harness) {
+		w := h.attacker() // which answers nothing
+		body, err := proto.Marshal(&request{Node: &corev3.Node{Id: "edge-1"}, TypeUrl: clusterType})
+		if err != nil {
+			h.Fatal(err)
+		}
+		if err := w.Send(h.Context(), h.opens(w), frames.Message(body)); err != nil {
+			h.Fatal(err)
+		}
+		h.quiet()
+		h.server.beginDrain(time.Hour)
+		h.advance(30 * time.Second)
+		if gone := h.server.Gone(); len(gone) != 1 || gone[0].Why != WhyDrain {
+			h.Errorf("gone: %+v", gone)
+		}
+	}, func(c *Config) {
+		c.GRPC = []grpc.ServerOption{grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: time.Second})}
+	})
+}
+
 // Each client that is refused, or that keepalive ends, has one line with its address, its node and the reason (LIM-4).
 func TestTurnedAway_LIM1_LIM4(t *testing.T) {
 	const refuses, ended = `msg="the relay refuses a client"`, `msg="keepalive ended a client's connection`

@@ -85,14 +85,21 @@ func showOnce[T any](o *askFlags, relays *adminclient.Client, path string, table
 		if _, terminal := cli.Terminal(out); o.watch && terminal {
 			_, _ = io.WriteString(out, clearScreen)
 		}
-		for i := range answers {
-			if answers[i].Err != nil && !o.named {
-				fmt.Fprintf(&text, "%s: FAILED: %s\n", answers[i].Address, logs.Printable(answers[i].Err.Error()))
-			}
+		if !o.named {
+			failed(&text, answers)
 		}
 		_, err = out.Write(text.Bytes())
 	}
 	return cmp.Or(err, wrong, o.outcome(failures(answers), len(answers), ""))
+}
+
+// failed says which relays failed, and why.
+func failed[T any](w io.Writer, answers []adminclient.Answer[T]) {
+	for i := range answers {
+		if err := answers[i].Err; err != nil {
+			_, _ = fmt.Fprintf(w, "%s: FAILED: %s\n", answers[i].Address, logs.Printable(err.Error()))
+		}
+	}
 }
 
 // wide reports whether nothing is cut.
@@ -101,9 +108,9 @@ func (o *askFlags) wide() bool { return *o.output == cli.FormatWide }
 // cut shortens what others sent for a table.
 func (o *askFlags) cut(s string, most int) string {
 	if r := []rune(s); !o.wide() && len(r) > most {
-		s = string(r[:most-1]) + "…"
+		return string(r[:most-1]) + "…"
 	}
-	return logs.Printable(s)
+	return s
 }
 
 // typed checks what was typed for a type; "" stands for all.
@@ -127,11 +134,15 @@ func atRelays[T any](w io.Writer, answers []adminclient.Answer[T], rows [][]stri
 	columns(w, rows)
 }
 
-// columns writes a table.
+// columns writes a table. What others sent is shown as text.
 func columns(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		_, _ = fmt.Fprintln(t, strings.Join(row, "\t")) // to memory
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = logs.Printable(cell)
+		}
+		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // to memory
 	}
 	_ = t.Flush()
 }

@@ -148,8 +148,9 @@ over all relays. Without --version it is the one that the relays have.
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			answers := adminclient.Get[admin.Reach](ctx, relays, w.path)
 			cancel()
-			if failed := failures(answers); len(failed) > 0 {
-				return o.outcome(failed, len(answers), "")
+			if all := failures(answers); len(all) > 0 {
+				failed(cmd.OutOrStdout(), answers)
+				return o.outcome(all, len(answers), "")
 			}
 			done := w.look(answers)
 			if done || time.Now().After(end) || !retry.Sleep(cmd.Context(), time.Second/2) {

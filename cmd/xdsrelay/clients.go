@@ -147,6 +147,10 @@ func (o *askFlags) clients(w io.Writer, answers []adminclient.Answer[[]downstrea
 			rows = append(rows, o.clientRow(c, typeURL, now))
 		}
 	}
+	if len(all) == 0 && len(failures(answers)) == 0 {
+		_, _ = fmt.Fprintln(w, "There is no such client.")
+		return 0
+	}
 	atRelays(w, answers, rows)
 	for i := range all {
 		o.names(w, &all[i], now)
@@ -176,8 +180,8 @@ func (o *askFlags) clientRow(c *connected, typeURL string, now time.Time) []stri
 		dash(o.cut(waits, 30)), elapsed(t.BehindSince, now), o.cut(dash(from.Scope), 30),
 	}
 	if o.wide() {
-		row = append(row, dash(from.Upstream), dash(from.Rule), strconv.Itoa(t.Subscriptions), logs.Printable(c.Peer),
-			dash(logs.Printable(cmp.Or(c.SPIFFE, c.Subject))), c.Variant, elapsed(c.Since, now))
+		row = append(row, dash(from.Upstream), dash(from.Rule), strconv.Itoa(t.Subscriptions), c.Peer,
+			dash(cmp.Or(c.SPIFFE, c.Subject)), c.Variant, elapsed(c.Since, now))
 	}
 	return append(row, c.relay)
 }
@@ -206,9 +210,13 @@ func (o *askFlags) gone(w io.Writer, answers []adminclient.Answer[[]downstream.G
 	for i := range answers {
 		for _, g := range answers[i].Value {
 			rows = append(rows, []string{
-				o.cut(dash(g.Node), 40), logs.Printable(g.Peer), elapsed(g.At, now), elapsed(g.Since, g.At), string(g.Why), g.Code, o.cut(dash(g.Reason), 60), answers[i].Address,
+				o.cut(dash(g.Node), 40), g.Peer, elapsed(g.At, now), elapsed(g.Since, g.At), string(g.Why), g.Code, o.cut(dash(g.Reason), 60), answers[i].Address,
 			})
 		}
+	}
+	if len(rows) == 1 && len(failures(answers)) == 0 {
+		_, _ = fmt.Fprintln(w, "No client went within an hour.")
+		return
 	}
 	atRelays(w, answers, rows)
 }
@@ -320,7 +328,7 @@ func (o *askFlags) why(w io.Writer, answers []adminclient.Answer[[]admin.Why], n
 				_, _ = fmt.Fprintf(w, "  from upstream %s, scope %s, rule %s\n", logs.Printable(f.Upstream), scopeText(f.Scope), dash(logs.Printable(f.Rule)))
 			}
 			for _, c := range v.Cached {
-				_, _ = fmt.Fprintf(w, "  the relay has it: %s, version %s, %d bytes, changed %s ago", c.State, dash(logs.Printable(c.Version)), c.Bytes, elapsed(c.Updated, now))
+				_, _ = fmt.Fprintf(w, "  the relay has it: %s, version %s, %d bytes, changed %s ago", logs.Printable(c.State), dash(logs.Printable(c.Version)), c.Bytes, elapsed(c.Updated, now))
 				if c.Error != "" {
 					_, _ = fmt.Fprintf(w, ", %s", logs.Printable(c.Error))
 				}

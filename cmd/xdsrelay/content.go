@@ -187,7 +187,7 @@ each by name. --output json shows the payload of a single NAME, except those of 
 				for _, r := range answers[i].Value {
 					rows = append(rows, []string{
 						short(r.TypeURL), o.cut(r.Name, 60), r.State, o.cut(dash(r.Version), 20), elapsed(r.Updated, now), strconv.Itoa(r.Bytes),
-						strconv.Itoa(r.Watchers), logs.Printable(r.Upstream), o.cut(scopeText(r.Scope), 30), answers[i].Address,
+						strconv.Itoa(r.Watchers), r.Upstream, o.cut(scopeText(r.Scope), 30), answers[i].Address,
 					})
 				}
 			}

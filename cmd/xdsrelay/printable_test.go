@@ -16,8 +16,11 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/snapshot"
+	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
+	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
 
 // evil clears a terminal, colors it, forges a line, and writes backwards.
@@ -27,7 +30,20 @@ const evil = "evil\x1b[2J\u009b31m\r\nr:1: done\u202e"
 func TestPrintable_GATE4(t *testing.T) {
 	scope := evil
 	refuses := false
+	now, detail := time.Now(), delivery.Detail{Name: evil, By: evil, Status: delivery.StatusNacked, Sent: evil, Cached: evil, Error: evil}
+	client := downstream.Status{Node: evil, Peer: evil, Cluster: evil, SPIFFE: evil, Scope: evil, Types: map[string]downstream.TypeView{evil: {
+		State: downstream.Rejecting, Held: evil, Sent: evil, Unanswered: []string{evil}, From: []downstream.Origin{{Upstream: evil, Scope: evil, Rule: evil}}, Names: []delivery.Detail{detail},
+	}}}
 	answers := map[string]any{
+		"/status":  admin.Status{About: &admin.About{Version: evil, Hash: evil}, Problems: []admin.Problem{{Text: evil, Nodes: []string{evil}, Clients: 1, Next: evil}}, Upstreams: []admin.UpstreamStatus{{Name: evil, State: evil}}},
+		"/clients": []downstream.Status{client}, "/gone": []downstream.Gone{{Status: client, Why: evil, Code: evil, Reason: evil}},
+		"/rejections": []admin.Rejection{{TypeURL: evil, Resource: evil, Version: evil, Reason: evil, Nodes: []string{evil}, Clients: 1}},
+		"/why":        []admin.Why{{Node: evil, Peer: evil, Sentence: evil, From: client.Types[evil].From, Cached: []admin.Resource{{Info: cache.Info{State: evil, Version: evil, Error: evil}}}}},
+		"/changes":    admin.Changes{Changes: []admin.Change{{At: now, Scope: evil, TypeURL: evil, Name: evil, Old: evil, New: evil, Before: json.RawMessage(`{"a": "` + "\u009b" + `"}`)}}},
+		"/reach":      admin.Reach{Spread: admin.Spread{Asking: 2, Accepted: 1, Others: []string{evil}}, Holding: map[string]int{evil: 1}},
+		"/upstreams":  []admin.Upstream{{Name: evil, State: evil, Cause: evil, Sessions: []admin.Session{{Scope: evil, State: evil, Endpoint: evil, LastError: evil, Refused: map[string]string{evil: evil}}}}},
+		"/scopes":     admin.Scopes{Result: &sharing.Result{Largest: []sharing.Scope{{Upstream: evil, Scope: evil, Rule: evil, First: evil, Unmentioned: []string{evil}, Failed: evil}}}},
+		"/resources":  []admin.Resource{{Upstream: evil, Scope: evil, Info: cache.Info{TypeURL: evil, Name: evil, State: evil, Version: evil}}},
 		"/held": admin.HeldPage{
 			Orders: []admin.OrderView{{Upstream: evil, Scope: &scope, TypeURL: evil, Held: true, Since: time.Now()}, {Scope: &scope}},
 			Held: []admin.HeldView{{
@@ -48,6 +64,9 @@ func TestPrintable_GATE4(t *testing.T) {
 	}
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		answer := answers[req.URL.Path]
+		if req.URL.Query().Has("gone") {
+			answer = answers["/gone"]
+		}
 		if refuses {
 			w.WriteHeader(http.StatusBadRequest)
 			answer = map[string]string{"error": evil}
@@ -61,6 +80,18 @@ func TestPrintable_GATE4(t *testing.T) {
 	commands := [][]string{
 		append([]string{"held"}, at...), append([]string{"hold", "--yes"}, at...), append([]string{"release", "--yes"}, at...),
 		append([]string{"rollback", "--yes", "5m"}, at...), append([]string{"rollback"}, at...),
+	}
+	for _, line := range []string{
+		"status", "check", "clients", "clients -o wide", "clients --gone", "rejections", "why n cds x", "changes", "changes --diff", "wait cds x --for 1ms", "wait cds x --share 50%",
+		"upstreams", "scopes", "resources", "diff n", "diff n m",
+	} {
+		args := strings.Fields(line)
+		for i := range args {
+			if args[i] == "n" || args[i] == "m" {
+				args[i] = evil
+			}
+		}
+		commands = append(commands, append(args, at...))
 	}
 	for _, refuses = range []bool{false, true} {
 		for _, args := range commands {

@@ -180,7 +180,7 @@ func (o *askFlags) status(w io.Writer, answers []adminclient.Answer[admin.Status
 				planes[i] += ", silent for " + elapsed(u.Silent, now)
 			}
 		}
-		rows = append(rows, append(row, o.cut(strings.Join(planes, "; "), 60), v.About.Hash, dash(logs.Printable(v.About.Version))))
+		rows = append(rows, append(row, o.cut(strings.Join(planes, "; "), 60), v.About.Hash, dash(v.About.Version)))
 	}
 	columns(w, rows)
 	return somethingWrong(len(all) - len(failures(answers)))

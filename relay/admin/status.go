@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
@@ -282,7 +284,7 @@ var badness = []downstream.ClientState{downstream.Current, downstream.Waiting, d
 
 func (f *findings) typeOf(c *downstream.Status, url string, t *downstream.TypeView) {
 	node := cmp.Or(c.Node, c.Peer)
-	p := Problem{TypeURL: url, Since: t.BehindSince, Next: "xdsrelay clients " + word(node)}
+	p := Problem{TypeURL: url, Since: t.BehindSince, Next: command("clients", node)}
 	if len(t.From) > 0 {
 		p.Upstream = t.From[0].Upstream
 	}
@@ -316,12 +318,43 @@ func (f *findings) typeOf(c *downstream.Status, url string, t *downstream.TypeVi
 }
 
 func why(node, url, name string) string {
-	return fmt.Sprintf("xdsrelay why %s %s %s", word(node), short(url), word(name))
+	return command("why", node, short(url), name)
 }
 
-// word is a word of a command line: a shell takes "*" and the like for something else.
+// command is a command line. What begins with a dash is no flag of it.
+func command(name string, args ...string) string {
+	line := "xdsrelay " + name
+	if slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "-") }) {
+		line += " --"
+	}
+	for _, s := range args {
+		line += " " + word(s)
+	}
+	return line
+}
+
+// word is a word of a command line: a shell takes "*" and the like for something else, and a terminal control characters.
 func word(s string) string {
-	if s != "" && !strings.ContainsAny(s, " \t\n*?[]{}()<>|&;$`\"'\\#!") && s[0] != '~' {
+	control := func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
+	switch {
+	case strings.ContainsFunc(s, control):
+		var b strings.Builder
+		for i, r := range s {
+			_, size := utf8.DecodeRuneInString(s[i:])
+			switch {
+			case control(r):
+				for _, c := range []byte(s[i : i+size]) {
+					fmt.Fprintf(&b, `\x%02x`, c)
+				}
+			case r == '\'', r == '\\':
+				b.WriteByte('\\')
+				fallthrough
+			default:
+				b.WriteRune(r)
+			}
+		}
+		return "$'" + b.String() + "'"
+	case s != "" && !strings.ContainsAny(s, " *?[]{}()<>|&;$`\"'\\#!") && s[0] != '~':
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
