@@ -63,7 +63,7 @@ func (s *Store) vacantOf(c *Checker) map[*demand]int {
 // check verifies one table and returns its resources and bytes.
 func (t *Table) check() (resources, bytes int64, err error) {
 	c := &Checker{}
-	demands, watchers, restored := 0, int64(0), 0
+	demands, watchers, restored, settled := 0, int64(0), 0, 0
 	c.That(noExtra.empty(), "the extra fields that entries share are not empty")
 	pending := t.demands.check(c, t)
 	for key, coll := range t.colls {
@@ -101,7 +101,11 @@ func (t *Table) check() (resources, bytes int64, err error) {
 			resources++
 			bytes += e.Size()
 		}
+		if e.state.settled() {
+			settled++
+		}
 	}
+	c.That(settled == t.usage.settled, "counted %d names of which the server said whether they exist, found %d", t.usage.settled, settled)
 	t.aliases.check(c, t.entries)
 	c.That(t.usage.weight == weight{resources, bytes} && watchers == t.usage.watchers,
 		"counted %d resources of %d bytes and %d watchers, found %d of %d and %d",

@@ -34,6 +34,11 @@ func (t *Table) become(e *Entry, to content, why cause, at time.Time) {
 	}
 	was, n := e.res, Notice{Again: !e.Exists() && !e.Open(), Content: e.changed} // a client that was not told yet is to be told still
 	t.leave(e, &to, why)
+	if before, after := e.state.settled(), to.state.settled(); before && !after {
+		t.usage.settled--
+	} else if after && !before {
+		t.usage.settled++
+	}
 	e.res, e.state = to.res, to.state
 	t.enter(e, was, &to, why, &n, at)
 }

@@ -22,6 +22,9 @@ func (s State) String() string {
 	return [...]string{"unknown", "present", "absent", "failed"}[s]
 }
 
+// settled reports whether the server said whether the resource exists. It is false for all that is open.
+func (s State) settled() bool { return s == Present || s == Absent }
+
 // Entry is one name in a table. There may be millions of entries. Rarely used fields are in
 // extra. Guarded by Store.mu.
 type Entry struct {

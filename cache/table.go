@@ -41,7 +41,11 @@ type usage struct {
 	weight
 
 	watchers int64 // clients' subscriptions by name
+	settled  int   // entries of which the server has said whether they exist
 }
+
+// Settled reports whether no name of the table is open. It may be false without one.
+func (t *Table) Settled() bool { return t == nil || t.usage.settled == len(t.entries) }
 
 // exchange is the upstream stream that carries a table, and what was said of the table on it.
 type exchange struct {

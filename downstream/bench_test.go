@@ -28,22 +28,43 @@ func BenchmarkUpdate(b *testing.B) {
 
 // BenchmarkCensus measures what a scrape costs with 10,000 clients.
 func BenchmarkCensus(b *testing.B) {
+	b.Run("wildcard", func(b *testing.B) { benchmarkCensus(b, nil, Behind) })
+	names := make([]string, 100)
+	for i := range names {
+		names[i] = "c" + strconv.Itoa(i)
+	}
+	b.Run("100 names", func(b *testing.B) { benchmarkCensus(b, names, Current) })
+}
+
+func benchmarkCensus(b *testing.B, names []string, state ClientState) {
+	b.Helper()
 	const clients = 10000
 	h := newHarness(b)
 	defer h.close()
-	h.opaque.set(clusterType, "0", "a")
+	h.opaque.set(clusterType, "0", append([]string{"a"}, names...)...)
 	for i := range clients {
 		if i%streamsPerConn == 0 {
 			h.conn = h.dial()
 		}
 		c := h.deafClient()
-		c.subscribe(clusterType)
+		c.subscribe(clusterType, names...)
+		if state == Current {
+			c.reading.Go(func() {
+				for {
+					r, err := c.stream.Recv()
+					if err != nil {
+						return
+					}
+					c.ack(r)
+				}
+			})
+		}
 		if i == 0 {
 			<-h.opaque.store.Session().DemandChanged() // its request has arrived
 			h.opaque.pump()
 		}
 	}
-	for h.server.Census()[clusterType][Behind] < clients {
+	for h.server.Census()[clusterType][state] < clients {
 		runtime.Gosched()
 	}
 	b.ReportAllocs()

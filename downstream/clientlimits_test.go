@@ -27,7 +27,7 @@ func TestLimits_LIM1(t *testing.T) {
 		{"a stream without a request ends", func(h *harness) {
 			c := h.client()
 			h.advance(10*time.Second - tick)
-			if n := len(h.server.Clients("", nil)); n != 1 {
+			if n := len(h.server.Clients(nil, nil)); n != 1 {
 				h.Fatalf("%d streams", n)
 			}
 			h.advance(tick)

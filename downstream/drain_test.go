@@ -133,7 +133,7 @@ func TestDrain_OPS4_CutsOffWhoCannotBeTold(t *testing.T) {
 				if took := h.drain(ctx, spread)(); took > tt.most {
 					t.Errorf("OPS-4: Drain took %v, its context %v", took, limit)
 				}
-				if n := len(h.server.Clients("", nil)); n != 0 {
+				if n := len(h.server.Clients(nil, nil)); n != 0 {
 					t.Errorf("%d streams are left", n)
 				}
 			}, func(c *Config) { c.MaxMessageSize = 128 << 10 })

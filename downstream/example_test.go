@@ -95,7 +95,7 @@ func ExampleNewServer() {
 		return
 	}
 	fmt.Println("name:", r.Resources[0].Name, "version:", r.Resources[0].Version)
-	fmt.Println("node:", server.Clients("", nil)[0].Node)
+	fmt.Println("node:", server.Clients(nil, nil)[0].Node)
 
 	server.Drain(context.Background(), 0)
 	fmt.Println("served:", <-served)

@@ -183,7 +183,7 @@ func fuzzStream(t *testing.T, f form, data []byte) {
 		opaque.settle()
 		a.settle()
 		synctest.Wait()
-		server.Clients("", nil)
+		server.Clients(nil, nil)
 		for _, p := range []*plane{opaque, a} {
 			if err := p.store.Check(); err != nil {
 				t.Fatal(err)

@@ -203,7 +203,7 @@ func (h *harness) clientOn(conn *grpc.ClientConn) *client {
 func (h *harness) status() Status {
 	h.Helper()
 	h.quiet()
-	all := h.server.Clients("", nil)
+	all := h.server.Clients(nil, nil)
 	if len(all) != 1 {
 		h.Fatalf("%d streams, want 1", len(all))
 	}

@@ -154,7 +154,7 @@ func TestHostile(t *testing.T) {
 			c.take()
 			c.cancel()
 			c.take()
-			if len(h.server.Clients("", nil)) != 0 || h.opaque.store.Clients() != 0 || h.a.store.Clients() != 0 || h.router.open != 0 {
+			if len(h.server.Clients(nil, nil)) != 0 || h.opaque.store.Clients() != 0 || h.a.store.Clients() != 0 || h.router.open != 0 {
 				h.Error("something is left of a stream that ended")
 			}
 			if h.seen.closed[codes.Canceled] != 1 {
@@ -185,7 +185,7 @@ func TestHostile_GoneWhileBlocked(t *testing.T) {
 		h.quiet()
 		c.cancel()
 		h.quiet()
-		if h.seen.closed[codes.Canceled] != 1 || len(h.server.Clients("", nil)) != 0 {
+		if h.seen.closed[codes.Canceled] != 1 || len(h.server.Clients(nil, nil)) != 0 {
 			t.Errorf("streams ended with %v", h.seen.closed)
 		}
 	}, func(c *Config) { c.MaxMessageSize = 128 << 10 })
@@ -277,7 +277,7 @@ func TestHostile_ACK7_RejectsForEver(t *testing.T) {
 		}
 		c.take()
 		lines.Close()
-		if got := h.server.Clients("", nil)[0].Types[clusterType].Nacks; got != minutes*rejections {
+		if got := h.server.Clients(nil, nil)[0].Types[clusterType].Nacks; got != minutes*rejections {
 			t.Errorf("%d rejections are counted, want %d", got, minutes*rejections)
 		}
 	}, func(c *Config) { c.Log = slog.New(lines.Handler()) })
@@ -308,7 +308,7 @@ func TestStreams_WhileServing(t *testing.T) {
 					looked <- n
 					return
 				default:
-					n += len(h.server.Clients("", nil))
+					n += len(h.server.Clients(nil, nil))
 				}
 			}
 		}()

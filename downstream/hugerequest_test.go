@@ -125,7 +125,7 @@ func TestLongNames_LIM1_LIM2_ABS4(t *testing.T) {
 				h.a.set(clusterType, "2", ofA("a"))
 				h.quiet()
 				other.wants("Cluster +" + ofA("a") + "=2")
-				if n := len(h.server.Clients("", nil)); n != 2 {
+				if n := len(h.server.Clients(nil, nil)); n != 2 {
 					h.Errorf("%d streams, want that of the client with long names too", n)
 				}
 				harmful.cancel()

@@ -37,23 +37,55 @@ func (p *poll) nodeID() string    { return p.standing.nodeID() }
 
 // status returns the stream's Status.
 func (st *stream) status(details delivery.Wanted) Status {
-	for range attempts {
-		if st.owner.try() {
-			return st.inspect(details)
-		}
-		runtime.Gosched()
+	if st.take() {
+		return st.inspect(details)
 	}
 	st.standing.mu.Lock()
 	defer st.standing.mu.Unlock()
 	s := st.describeLocked()
 	for _, t := range st.types.list { // which the client does not read, or which is being served
-		v := TypeView{TypeStatus: t.status, State: Behind, Config: configStale, WaitsFor: delivery.WaitsForACK, BehindSince: t.status.LastSent}
-		if t.status.Responses == 0 {
-			v.Config, v.WaitsFor = configNotSent, delivery.WaitsForTurn
+		v := TypeView{TypeStatus: t.status, State: t.status.atWork(), Config: configSynced}
+		switch {
+		case v.State == Rejecting:
+			v.Config = configError
+		case t.status.Responses == 0:
+			v.Config, v.WaitsFor, v.BehindSince = configNotSent, delivery.WaitsForTurn, t.status.LastSent
+		case v.State == Behind:
+			v.Config, v.WaitsFor, v.BehindSince = configStale, delivery.WaitsForACK, t.status.LastSent
 		}
 		s.Types[t.url] = v
 	}
 	return s
+}
+
+// take makes the caller the stream's owner, unless another one stays it.
+func (st *stream) take() bool {
+	for range attempts {
+		if st.owner.try() {
+			return true
+		}
+		runtime.Gosched()
+	}
+	return false
+}
+
+// giveBack ends what take began. It does not yield: a panic of the caller's is none of the client's.
+func (st *stream) giveBack() {
+	st.owner.give()
+	if st.bell.rung.Load() {
+		st.ring()
+	}
+}
+
+// atWork is how far the client of a stream is that another one owns: it is being served, or the client does not read.
+func (t *TypeStatus) atWork() ClientState {
+	switch {
+	case t.Acknowledged:
+		return Current
+	case t.LastNack != nil && t.LastNack.At.After(t.LastSent):
+		return Rejecting
+	}
+	return Behind
 }
 
 // describeLocked returns what there is to say without the ownership, and room for the types.
@@ -66,12 +98,7 @@ func (st *stream) describeLocked() Status {
 
 // inspect returns the Status of a stream that the caller owns, and gives up the ownership.
 func (st *stream) inspect(details delivery.Wanted) Status {
-	defer func() { // not yield: a panic here is none of the client's
-		st.owner.give()
-		if st.bell.rung.Load() {
-			st.ring()
-		}
-	}()
+	defer st.giveBack()
 	st.standing.mu.Lock()
 	s := st.describeLocked()
 	for _, t := range st.types.list {
@@ -120,20 +147,30 @@ func (v *TypeView) judge(t *typeState) {
 		}
 		v.BehindSince = notify.Earlier(since, v.BehindSince)
 	}
-	switch {
-	case t.rejecting:
-		v.State, v.Config = Rejecting, configError
+	v.State, v.Config = clientState(t.rejecting, v.WaitsFor), configSynced
+	switch v.State {
+	case Rejecting:
+		v.Config = configError
 		return
-	case v.WaitsFor == delivery.WaitsForACK, v.WaitsFor == delivery.WaitsForTurn:
-		v.State, v.Config = Behind, configStale
-	case v.WaitsFor != delivery.WaitsForNothing:
-		v.State, v.Config = Waiting, configSynced
-	default:
-		v.State, v.Config = Current, configSynced
+	case Behind:
+		v.Config = configStale
 	}
 	if t.status.Responses == 0 && t.status.Subscriptions > 0 && v.State != Current {
 		v.Config = configNotSent
 	}
+}
+
+// clientState is the state of a client that waits for something.
+func clientState(rejecting bool, waits delivery.Wait) ClientState {
+	switch {
+	case rejecting:
+		return Rejecting
+	case waits == delivery.WaitsForACK, waits == delivery.WaitsForTurn:
+		return Behind
+	case waits != delivery.WaitsForNothing:
+		return Waiting
+	}
+	return Current
 }
 
 // held returns the version of the last response that the client acknowledged.
@@ -147,19 +184,62 @@ func (t *typeState) held() string {
 	return t.systemVersion
 }
 
-// Census counts clients by type and state: each stream, and each poll that is held. It is exact.
+// census counts clients by type and state.
+type census struct {
+	counts map[string]map[ClientState]int
+	waits  []delivery.TypeWait // of one client; for the next one to use again
+}
+
+func (c *census) add(url string, state ClientState) {
+	if c.counts[url] == nil {
+		c.counts[url] = make(map[ClientState]int, len(States))
+	}
+	c.counts[url][state]++
+}
+
+// Census counts clients by type and state: each stream, and each poll that is held. It is exact, and lists nothing of a client.
 func (s *Server) Census() map[string]map[ClientState]int {
-	census := make(map[string]map[ClientState]int)
+	c := &census{counts: make(map[string]map[ClientState]int)}
 	for _, m := range s.present() {
-		for url, t := range m.status(nil).Types {
-			if t.Subscriptions == 0 {
-				continue
+		m.census(c)
+	}
+	return c.counts
+}
+
+func (st *stream) census(to *census) {
+	if !st.take() {
+		st.standing.mu.Lock()
+		defer st.standing.mu.Unlock()
+		for _, t := range st.types.list {
+			if t.status.Subscriptions > 0 {
+				to.add(t.url, t.status.atWork())
 			}
-			if census[url] == nil {
-				census[url] = make(map[ClientState]int, len(States))
+		}
+		return
+	}
+	defer st.giveBack()
+	to.waits = to.waits[:0]
+	if st.subscriber != nil {
+		to.waits = st.subscriber.Waits(to.waits, st.owes)
+	}
+	for _, t := range st.types.list {
+		if t.status.Subscriptions == 0 {
+			continue
+		}
+		wait := delivery.WaitsForNothing
+		for _, w := range to.waits {
+			if w.TypeURL == t.url {
+				wait = w.Wait
 			}
-			census[url][t.State]++
+		}
+		to.add(t.url, clientState(t.rejecting, wait))
+	}
+}
+
+func (p *poll) census(to *census) {
+	for url, t := range p.status(nil).Types {
+		if t.Subscriptions > 0 {
+			to.add(url, t.State)
 		}
 	}
-	return census
 }

@@ -13,6 +13,9 @@ import (
 func (h *harness) brief(typeURL string) string {
 	h.Helper()
 	v := h.status().Types[typeURL]
+	if census := h.server.Census()[typeURL]; v.Subscriptions > 0 && (len(census) != 1 || census[v.State] != 1) {
+		h.Errorf("the census has %v, and the client is %s", census, v.State)
+	}
 	all := []string{fmt.Sprintf("%s %s waits:%s sent:%s held:%s", v.State, v.Config, v.WaitsFor, v.Sent, v.Held)}
 	for _, r := range v.Rejects {
 		all = append(all, fmt.Sprintf("rejects:%s@%s,%t", r.Name, r.Version, r.Alone))
@@ -51,6 +54,33 @@ func TestClients_CSDS1(t *testing.T) {
 			h.opaque.set(clusterType, "3", "a")
 			c.ack(c.wants("Cluster +a=3")[0])
 			h.shows("current SYNCED waits: sent:system-3 held:system-3")
+		}},
+		{"CSDS-1 a client that is being served is no client that is behind", func(h *harness) {
+			h.opaque.set(clusterType, "1", "a")
+			c := h.slowClient()
+			c.subscribe(clusterType)
+			got := c.wants("Cluster +a=1")
+			own := func(want string) {
+				h.Helper()
+				for _, m := range h.server.present() {
+					st, is := m.(*stream)
+					if !is || !st.take() {
+						h.Fatal("the stream is not at rest")
+					}
+					h.shows(want)
+					st.giveBack()
+				}
+			}
+			own("behind STALE waits:ack sent: held:")
+			c.ack(got[0])
+			h.quiet()
+			own("current SYNCED waits: sent: held:")
+			h.opaque.set(clusterType, "2", "a")
+			got = c.wants("Cluster +a=2")
+			h.advance(time.Second)
+			c.nack(got[0], "bad")
+			h.quiet()
+			own("rejecting ERROR waits: sent: held:")
 		}},
 		{"CSDS-1 a client that does not read is shown, and nobody waits for it", func(h *harness) {
 			h.opaque.set(clusterType, "1", "a")

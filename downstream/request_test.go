@@ -33,8 +33,8 @@ func TestRequests(t *testing.T) {
 				c.send(tt.request)
 				c.wants()
 				c.endedWith(tt.code, tt.part)
-				if h.seen.closed[tt.code] != 1 || len(h.server.Clients("", nil)) != 0 {
-					t.Errorf("closed: %v, streams left: %d", h.seen.closed, len(h.server.Clients("", nil)))
+				if h.seen.closed[tt.code] != 1 || len(h.server.Clients(nil, nil)) != 0 {
+					t.Errorf("closed: %v, streams left: %d", h.seen.closed, len(h.server.Clients(nil, nil)))
 				}
 			})
 		})

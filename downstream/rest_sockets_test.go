@@ -136,9 +136,9 @@ func TestREST_Sockets_VAR5_REST1(t *testing.T) {
 			left <- err
 		})
 	}
-	until(t, "all polls are held", func() bool { return len(s.server.Clients("", nil)) == 100 })
+	until(t, "all polls are held", func() bool { return len(s.server.Clients(nil, nil)) == 100 })
 	hangUp()
-	until(t, "half of the clients are gone", func() bool { return len(s.server.Clients("", nil)) == 50 })
+	until(t, "half of the clients are gone", func() bool { return len(s.server.Clients(nil, nil)) == 50 })
 	s.plane.real(clusterType, "2", "a")
 	wg.Wait()
 	for range 50 {

@@ -358,8 +358,8 @@ func TestREST_VAR5(t *testing.T) {
 			}
 			p.cancel()
 			h.quiet()
-			if h.opaque.store.Clients() != 0 || len(h.server.Clients("", nil)) != 0 || h.seen.closed[codes.Canceled] != 1 {
-				h.Errorf("%d clients, %d polls, ends %v", h.opaque.store.Clients(), len(h.server.Clients("", nil)), h.seen.closed)
+			if h.opaque.store.Clients() != 0 || len(h.server.Clients(nil, nil)) != 0 || h.seen.closed[codes.Canceled] != 1 {
+				h.Errorf("%d clients, %d polls, ends %v", h.opaque.store.Clients(), len(h.server.Clients(nil, nil)), h.seen.closed)
 			}
 		}},
 		{"the admin port shows who is held", func(h *harness) {

@@ -21,7 +21,7 @@ func (c *client) lives() {
 	c.h.quiet()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil || len(c.h.server.Clients("", nil)) != 1 || !c.h.server.Clients("", nil)[0].Leaving {
+	if c.err != nil || len(c.h.server.Clients(nil, nil)) != 1 || !c.h.server.Clients(nil, nil)[0].Leaving {
 		c.h.Errorf("the stream ended with %v", c.err)
 	}
 }
@@ -169,12 +169,12 @@ func TestRetire_SUR4(t *testing.T) {
 			h.advance(20 * time.Second) // the list is complete
 			last := c.take()
 			h.retire()
-			if len(last) != 1 || len(h.server.Clients("", nil)) != 1 {
-				h.Fatalf("got %v of %d streams", last, len(h.server.Clients("", nil)))
+			if len(last) != 1 || len(h.server.Clients(nil, nil)) != 1 {
+				h.Fatalf("got %v of %d streams", last, len(h.server.Clients(nil, nil)))
 			}
 			c.ack(last[0])
 			h.quiet()
-			if n := len(h.server.Clients("", nil)); n != 0 {
+			if n := len(h.server.Clients(nil, nil)); n != 0 {
 				h.Errorf("%d streams are left", n)
 			}
 		}},

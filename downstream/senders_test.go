@@ -70,7 +70,7 @@ func TestEnd(t *testing.T) {
 		c.endedWith(codes.Unavailable, "draining")
 		st.ring() // as a store may that noticed a change before
 		h.quiet()
-		if n := len(h.server.Clients("", nil)); n != 0 {
+		if n := len(h.server.Clients(nil, nil)); n != 0 {
 			t.Errorf("%d streams are left", n)
 		}
 	})

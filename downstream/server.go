@@ -73,6 +73,7 @@ type member interface {
 	ring()
 	nodeID() string
 	status(details delivery.Wanted) Status
+	census(to *census)
 }
 
 // NewServer returns a server that is not serving yet.
@@ -354,12 +355,12 @@ func (s *Server) Retire(old func(context.Context) bool) {
 	}
 }
 
-// Clients lists the open streams and the held polls by ID, those of a node unless that is "". The names
+// Clients lists the open streams and the held polls by ID, those of the nodes that of reports; nil: all. The names
 // that details wants are listed; nil: none. It locks one stream at a time, while that is at rest.
-func (s *Server) Clients(node string, details delivery.Wanted) []Status {
+func (s *Server) Clients(of func(node string) bool, details delivery.Wanted) []Status {
 	var all []Status
 	for _, m := range s.present() {
-		if node == "" || m.nodeID() == node {
+		if of == nil || of(m.nodeID()) {
 			all = append(all, m.status(details))
 		}
 	}

@@ -165,7 +165,7 @@ func TestStreams_SortedByID(t *testing.T) {
 			h.client().subscribe(clusterType)
 		}
 		h.quiet()
-		all := h.server.Clients("", nil)
+		all := h.server.Clients(nil, nil)
 		if len(all) != 5 || !slices.IsSortedFunc(all, func(a, b Status) int { return int(a.ID) - int(b.ID) }) {
 			t.Errorf("streams %+v", all)
 		}

@@ -18,8 +18,8 @@ import (
 type adminState struct{ relay *Relay }
 
 // Clients implements admin.State.
-func (a adminState) Clients(node string, names downstream.Wanted) []downstream.Status {
-	all, origins := a.relay.server.Clients(node, names), a.origins()
+func (a adminState) Clients(of func(node string) bool, names downstream.Wanted) []downstream.Status {
+	all, origins := a.relay.server.Clients(of, names), a.origins()
 	for i := range all {
 		for url, v := range all[i].Types {
 			for _, s := range v.Stores {

@@ -105,6 +105,41 @@ func (s *Subscriber) Inspect(acks func(typeURL string) Acks, details Wanted) (al
 	return all
 }
 
+// TypeWait is what a client waits for with a type.
+type TypeWait struct {
+	TypeURL string
+	Wait    Wait
+}
+
+// Waits adds to all what the client waits for with each type, as Inspect says it, without a list of anything. The stream's
+// owner calls it.
+func (s *Subscriber) Waits(all []TypeWait, acks func(typeURL string) Acks) []TypeWait {
+	for _, c := range s.places {
+		c.store.View(func() {
+			for _, w := range c.types {
+				owed := acks(w.typeURL)
+				wait := w.lack(owed == Acknowledged && w.anyOpen(), owed)
+				if i := slices.IndexFunc(all, func(x TypeWait) bool { return x.TypeURL == w.typeURL }); i >= 0 {
+					all[i].Wait = later(all[i].Wait, wait)
+				} else {
+					all = append(all, TypeWait{w.typeURL, wait})
+				}
+			}
+		})
+	}
+	return all
+}
+
+// anyOpen reports whether the control plane has not answered a name, a glob or "*".
+func (w *typeSub) anyOpen() bool {
+	s := w.place.store
+	settled := s.FindTable(w.typeURL, cache.ByName).Settled() && s.FindTable(w.typeURL, cache.WholeType).Settled()
+	return !settled && w.subs.names.has(func(n *nameSub) bool { return n.entry.Open() }) || w.subs.hasFollower(func(f *follower) bool {
+		c := f.Collection()
+		return !c.Answered() && c.Len() == 0
+	})
+}
+
 // inspect adds what is true of one type in one store. The caller holds the store's lock for reading.
 func (w *typeSub) inspect(x *Insight, acks Acks, details Wanted) {
 	x.Stores = append(x.Stores, w.place.store)
@@ -131,32 +166,35 @@ func (w *typeSub) inspect(x *Insight, acks Acks, details Wanted) {
 			x.Since = notify.Earlier(x.Since, e.ReceivedAt())
 		}
 	}
-	x.Waits = later(x.Waits, w.lack(x, acks))
+	x.Waits = later(x.Waits, w.lack(x.Open.Count > 0, acks))
 	w.inspectRejections(x)
 	if details != nil {
 		w.inspectNames(x, acks, details)
 	}
 }
 
+// order has the waits, the first that is true of a client first.
+var order = []Wait{WaitsForACK, WaitsForUpstream, WaitsForName, WaitsForSettle, WaitsForTurn, WaitsForRelease, WaitsForNothing}
+
 // later is the one of two waits that comes first in the list of them.
 func later(a, b Wait) Wait {
-	order := []Wait{WaitsForACK, WaitsForUpstream, WaitsForName, WaitsForSettle, WaitsForTurn, WaitsForRelease, WaitsForNothing}
 	if slices.Index(order, a) < slices.Index(order, b) {
 		return a
 	}
 	return b
 }
 
-// lack says what the client waits for here.
-func (w *typeSub) lack(x *Insight, acks Acks) Wait {
-	due := w.list.relist || w.again.due() || w.additionsDue() || w.removalsDue()
-	lacks := x.Open.Count > 0 || w.lacksHeld() || w.lacksAll()
-	switch err, _ := w.place.store.Outage(); {
-	case acks != Acknowledged:
+// lack says what the client waits for here. open says that the control plane has not answered something.
+func (w *typeSub) lack(open bool, acks Acks) Wait {
+	if acks != Acknowledged {
 		return WaitsForACK
+	}
+	due := w.list.relist || w.again.due() || w.additionsDue() || w.removalsDue()
+	lacks := open || w.lacksHeld() || w.lacksAll()
+	switch err, _ := w.place.store.Outage(); {
 	case lacks && err != nil:
 		return WaitsForUpstream
-	case x.Open.Count > 0:
+	case open:
 		return WaitsForName
 	case lacks:
 		return WaitsForSettle

@@ -116,7 +116,7 @@ func (p *Pages) spread(all []Change) {
 	if len(wanted) == 0 {
 		return
 	}
-	for _, s := range p.State.Clients("", func(typeURL, name string) bool { return wanted[[2]string{typeURL, name}] }) {
+	for _, s := range p.State.Clients(nil, func(typeURL, name string) bool { return wanted[[2]string{typeURL, name}] }) {
 		for typeURL, t := range s.Types {
 			for i := range t.Names {
 				for _, o := range t.From {
@@ -146,7 +146,7 @@ func (p *Pages) reach(w http.ResponseWriter, q query) error {
 		return Wrong("name: %v", err)
 	}
 	v := &Reach{Holding: make(map[string]int)}
-	for _, c := range p.State.Clients("", only(typeURL, name)) {
+	for _, c := range p.State.Clients(nil, only(typeURL, name)) {
 		t := c.Types[typeURL]
 		for i := range t.Names {
 			v.add(c.Node, &t.Names[i])

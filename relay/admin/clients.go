@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -39,21 +38,13 @@ func (p *Pages) clients(w http.ResponseWriter, q query) error {
 	if state != "" && state != stale && !slices.Contains(downstream.States, state) {
 		return Wrong("state: expected stale or one of %v", downstream.States)
 	}
-	nodes := slices.Compact(slices.Sorted(slices.Values(q.Values["node"])))
-	switch {
-	case len(nodes) == 0 && all: // of a large fleet they would take all memory
+	of := ofNodes(q.Values["node"]...)
+	if of == nil && all { // of a large fleet they would take all memory
 		return Wrong("names: only with node, which may be given several times")
-	case len(nodes) == 0:
-		nodes = []string{""}
 	}
-	var found []downstream.Status
-	for _, node := range nodes {
-		found = append(found, p.State.Clients(node, names)...)
-	}
-	found = slices.DeleteFunc(found, func(s downstream.Status) bool {
+	found := slices.DeleteFunc(p.State.Clients(of, names), func(s downstream.Status) bool {
 		return s.ID <= after || !matches(&s, q.typeURL(), state)
 	})
-	slices.SortFunc(found, func(a, b downstream.Status) int { return cmp.Compare(a.ID, b.ID) })
 	if limit > 0 && uint64(len(found)) > limit {
 		found = found[:limit]
 		q.Set("after", strconv.FormatUint(found[limit-1].ID, 10))
@@ -61,6 +52,14 @@ func (p *Pages) clients(w http.ResponseWriter, q query) error {
 	}
 	ok(w, append([]downstream.Status{}, found...))
 	return nil
+}
+
+// ofNodes reports the nodes with these IDs; nil, for all: without one.
+func ofNodes(ids ...string) func(node string) bool {
+	if ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" }); len(ids) == 0 {
+		return nil
+	}
+	return func(node string) bool { return slices.Contains(ids, node) }
 }
 
 // gone lists clients that have gone. There are few: it has no pages.

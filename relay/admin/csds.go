@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -31,9 +30,6 @@ const statusPath = "/envoy.service.status.v3.ClientStatusDiscoveryService/"
 
 // maxStatus bounds a response of the service, in bytes. A client that asks for more has to match fewer nodes.
 const maxStatus = 64 << 20
-
-// fewNodes is up to how many nodes are asked for one by one: each time all clients are looked at.
-const fewNodes = 8
 
 // clientStatus is ClientStatusDiscoveryService over a State (CSDS-1). A ClientConfig is one stream, or one poll that is
 // held. It has the node's id and cluster, and a GenericXdsConfig for each name without its content.
@@ -104,36 +100,16 @@ func (c *clientStatus) FetchClientStatus(ctx context.Context, req *statusv3.Clie
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	nodes := make(map[string]bool)
-	for _, s := range c.state.Clients("", nil) {
-		nodes[s.Node] = nodes[s.Node] || matches(s.Node)
-	}
 	resp, size := new(statusv3.ClientStatusResponse), 0
-	add := func(s *downstream.Status) error {
-		config := clientConfig(s)
-		if size += proto.Size(config); size > maxStatus {
-			return status.Errorf(codes.ResourceExhausted, "the status of these clients has more than %d bytes: match fewer nodes", maxStatus)
-		}
-		resp.Config = append(resp.Config, config)
-		return nil
-	}
-	maps.DeleteFunc(nodes, func(_ string, wanted bool) bool { return !wanted })
-	ask := slices.Collect(maps.Keys(nodes))
-	if len(ask) > fewNodes || nodes[""] {
-		ask = []string{""} // stands for all
-	}
-	for _, node := range ask {
+	for _, s := range c.state.Clients(matches, everything) {
 		if ctx.Err() != nil {
 			return nil, status.FromContextError(ctx.Err()).Err()
 		}
-		for _, s := range c.state.Clients(node, everything) {
-			if !nodes[s.Node] {
-				continue
-			}
-			if err := add(&s); err != nil {
-				return nil, err
-			}
+		config := clientConfig(&s)
+		if size += proto.Size(config); size > maxStatus {
+			return nil, status.Errorf(codes.ResourceExhausted, "the status of these clients has more than %d bytes: match fewer nodes", maxStatus)
 		}
+		resp.Config = append(resp.Config, config)
 	}
 	slices.SortFunc(resp.GetConfig(), func(a, b *statusv3.ClientConfig) int {
 		return cmp.Or(cmp.Compare(a.GetNode().GetId(), b.GetNode().GetId()), cmp.Compare(a.GetClientScope(), b.GetClientScope()))

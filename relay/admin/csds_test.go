@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,11 +26,15 @@ import (
 type fleet struct {
 	state
 
-	all []downstream.Status
+	all   []downstream.Status
+	looks *atomic.Int32 // at the clients
 }
 
-func (f fleet) Clients(node string, names downstream.Wanted) []downstream.Status {
-	all := slices.DeleteFunc(slices.Clone(f.all), func(s downstream.Status) bool { return node != "" && s.Node != node })
+func (f fleet) Clients(of func(string) bool, names downstream.Wanted) []downstream.Status {
+	if f.looks != nil {
+		f.looks.Add(1)
+	}
+	all := slices.DeleteFunc(slices.Clone(f.all), func(s downstream.Status) bool { return of != nil && !of(s.Node) })
 	if names == nil {
 		for i := range all {
 			all[i].Types = nil
@@ -79,6 +84,24 @@ func shown(r *statusv3.ClientStatusResponse) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// However few nodes are asked for, the clients are walked once.
+func TestClientStatusLooksOnce_CSDS1(t *testing.T) {
+	f := fleet{looks: new(atomic.Int32), all: []downstream.Status{{Node: "a"}, {Node: "b"}}}
+	client := statusClientOf(t, &admin.Pages{State: f, Commands: state{}})
+	for _, match := range []*matcherv3.StringMatcher{nil, {MatchPattern: &matcherv3.StringMatcher_Exact{Exact: "a"}}} {
+		req := &statusv3.ClientStatusRequest{}
+		if match != nil {
+			req.NodeMatchers = []*matcherv3.NodeMatcher{{NodeId: match}}
+		}
+		if _, err := client.FetchClientStatus(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		if n := f.looks.Swap(0); n != 1 {
+			t.Errorf("matching %v the clients were walked %d times", match, n)
+		}
+	}
 }
 
 func TestClientStatus_CSDS1(t *testing.T) {
@@ -133,7 +156,7 @@ func TestClientStatus_CSDS1(t *testing.T) {
 // broken is a relay in which a look at the clients panics.
 type broken struct{ state }
 
-func (broken) Clients(string, delivery.Wanted) []downstream.Status { panic("broken") }
+func (broken) Clients(func(string) bool, delivery.Wanted) []downstream.Status { panic("broken") }
 
 // A panic ends the call, in whatever goroutine gRPC carries it out (SUR-6).
 func TestClientStatusContained_SUR6(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 // state is a relay with one client.
 type state struct{ admin.Commands }
 
-func (state) Clients(node string, _ delivery.Wanted) []downstream.Status {
+func (state) Clients(of func(string) bool, _ delivery.Wanted) []downstream.Status {
 	all := []downstream.Status{{ID: 1, Node: "n"}, {ID: 2, Node: "m", Types: map[string]downstream.TypeView{"t": {State: downstream.Behind}, "u": {State: downstream.Current}}}}
-	return slices.DeleteFunc(all, func(s downstream.Status) bool { return node != "" && s.Node != node })
+	return slices.DeleteFunc(all, func(s downstream.Status) bool { return of != nil && !of(s.Node) })
 }
 func (state) About() *admin.About                    { return &admin.About{Ready: true} }
 func (state) Changes(time.Time, bool) *admin.Changes { return &admin.Changes{} }

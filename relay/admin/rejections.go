@@ -29,7 +29,7 @@ const maxNodes = 20
 func (p *Pages) rejections(w http.ResponseWriter, q query) error {
 	type key struct{ typeURL, resource, version, reason, upstream, scope string }
 	found := make(map[key]*Rejection)
-	for _, c := range p.State.Clients(q.Get("node"), nil) {
+	for _, c := range p.State.Clients(ofNodes(q.Get("node")), nil) {
 		for url, t := range c.Types {
 			if t.LastNack == nil || t.State != "rejecting" || q.Has("type") && url != q.typeURL() {
 				continue

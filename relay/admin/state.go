@@ -12,9 +12,9 @@ import (
 // called from any goroutine.
 type State interface {
 	About() *About
-	// Clients are the streams and the held polls by ID, those of a node unless that is "". The names that are
+	// Clients are the streams and the held polls by ID, those of the nodes that of reports; nil: all. The names that are
 	// wanted are listed, of those that they subscribe to, or have; nil: none.
-	Clients(node string, names delivery.Wanted) []downstream.Status
+	Clients(of func(node string) bool, names delivery.Wanted) []downstream.Status
 	// Changes are what changed since a time, as far as the relay remembers, the last first within each scope.
 	Changes(since time.Time, payloads bool) *Changes
 	// Gone are the streams that ended within an hour, the last ones first.

@@ -115,7 +115,7 @@ func NewStatus(of State, now time.Time) *Status {
 			Clients: c.Clients, Nodes: []string{c.Example}, Next: "xdsrelay explain",
 		})
 	}
-	clients := of.Clients("", nil)
+	clients := of.Clients(nil, nil)
 	v.Clients = len(clients)
 	for i := range clients {
 		v.States[string(f.client(&clients[i]))]++

@@ -30,8 +30,8 @@ func (f *faulty) Upstreams() []admin.Upstream { return f.upstreams }
 func (f *faulty) Scopes(admin.ScopeFilter) *admin.Scopes {
 	return &admin.Scopes{Result: &sharing.Result{Failures: f.failures}}
 }
-func (f *faulty) Held(*admin.Command) (*admin.HeldPage, error)        { return &f.held, nil }
-func (f *faulty) Clients(string, delivery.Wanted) []downstream.Status { return f.clients }
+func (f *faulty) Held(*admin.Command) (*admin.HeldPage, error)                   { return &f.held, nil }
+func (f *faulty) Clients(func(string) bool, delivery.Wanted) []downstream.Status { return f.clients }
 
 func TestNewStatus(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

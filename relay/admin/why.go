@@ -35,7 +35,7 @@ func (p *Pages) why(w http.ResponseWriter, q query) error {
 		return err
 	}
 	all := []Why{}
-	for _, c := range p.State.Clients(node, only(typeURL, name)) {
+	for _, c := range p.State.Clients(ofNodes(node), only(typeURL, name)) {
 		t, asks := c.Types[typeURL]
 		if !asks {
 			continue
