@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
+	"strconv"
 
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
 )
@@ -11,6 +13,7 @@ type Access struct {
 	Otherwise Effect       `yaml:"otherwise"` // for names that no rule matches; secrets are denied then (ACC-4)
 	Rules     []AccessRule `yaml:"rules"`     // the first matching rule decides (ACC-2)
 	Verify    []VerifyRule `yaml:"verify"`    // all must be true for a client to be served (ACC-5)
+	Enforce   Shadow       `yaml:"enforce"`   // false: otherwise and the rules decide about secrets only, and what they would deny is counted
 
 	// Tests are the expected results of the rules. Only [Config.TestRules] runs them.
 	Tests []AccessTest `yaml:"tests"`
@@ -22,7 +25,27 @@ type ListenerAccess struct {
 	Otherwise Effect       `yaml:"otherwise"`
 	Rules     []AccessRule `yaml:"rules"`
 	Verify    []VerifyRule `yaml:"verify"`
+	Enforce   Shadow       `yaml:"enforce"`
 }
+
+// Shadow says that rules are counted and audited, and not enforced. It is written as the opposite: enforce.
+type Shadow bool
+
+// UnmarshalText takes true, which is the default, or false.
+func (s *Shadow) UnmarshalText(text []byte) error {
+	enforce, err := strconv.ParseBool(string(text))
+	if err != nil {
+		return fmt.Errorf("expected true or false, got %q", text)
+	}
+	*s = Shadow(!enforce)
+	return nil
+}
+
+// MarshalText gives true or false.
+func (s Shadow) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// String gives true or false.
+func (s Shadow) String() string { return strconv.FormatBool(!bool(s)) }
 
 // AccessRule says what some clients get of some names, with the fields of [rules.AccessRule].
 type AccessRule struct {
@@ -31,6 +54,8 @@ type AccessRule struct {
 	Effect Effect `yaml:"effect"` // on the names that match
 
 	Secrets bool `yaml:"secrets,omitempty"` // a rule that allows gives secrets only with it (ACC-4)
+
+	Enforce Shadow `yaml:"enforce"` // false: the rule decides nothing
 }
 
 // Types says how the relay treats resource types, by short name or type URL.
@@ -43,6 +68,7 @@ type Types struct {
 type VerifyRule struct {
 	Name    string `yaml:"name"`
 	Require string `yaml:"require"` // a CEL expression over node and peer
+	Enforce Shadow `yaml:"enforce"` // false: the rule refuses nobody
 }
 
 // access checks the sections.

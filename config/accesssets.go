@@ -80,14 +80,15 @@ type accessSection struct {
 	otherwise Effect
 	rules     []AccessRule
 	verify    []VerifyRule
+	shadow    bool
 }
 
 // accessSections gives Config.Access, and then those of listeners.
 func (c *Config) accessSections() []accessSection {
-	all := []accessSection{{"access", "", c.Access.Otherwise, c.Access.Rules, c.Access.Verify}}
+	all := []accessSection{{"access", "", c.Access.Otherwise, c.Access.Rules, c.Access.Verify, bool(c.Access.Enforce)}}
 	for i, l := range c.Server.Listeners {
 		if a := l.Access; a != nil {
-			all = append(all, accessSection{fmt.Sprintf("server.listeners[%d].access", i), l.Name, a.Otherwise, a.Rules, a.Verify})
+			all = append(all, accessSection{fmt.Sprintf("server.listeners[%d].access", i), l.Name, a.Otherwise, a.Rules, a.Verify, bool(a.Enforce)})
 		}
 	}
 	return all
@@ -104,9 +105,9 @@ func (c *Config) sectionOf(listener string) accessSection {
 
 // allowed gives what is compiled of the rules.
 func (s *accessSection) allowed(c *Config) rules.AccessConfig {
-	of := rules.AccessConfig{Allow: s.otherwise == Allow, Types: make(map[string]bool)}
+	of := rules.AccessConfig{Allow: s.otherwise == Allow, Types: make(map[string]bool), Shadow: s.shadow}
 	for _, r := range s.rules {
-		of.Rules = append(of.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == Allow, Secrets: r.Secrets})
+		of.Rules = append(of.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == Allow, Secrets: r.Secrets, Shadow: bool(r.Enforce)})
 	}
 	for _, url := range c.SecretTypeURLs() {
 		of.Types[url] = true
@@ -121,7 +122,7 @@ func (c *Config) SecretTypeURLs() []string { return typeURLs(c.Types.Secret) }
 func (s *accessSection) requirements() []rules.Requirement {
 	list := make([]rules.Requirement, len(s.verify))
 	for i, r := range s.verify {
-		list[i] = rules.Requirement(r)
+		list[i] = rules.Requirement{Name: r.Name, Require: r.Require, Shadow: bool(r.Enforce)}
 	}
 	return list
 }
@@ -166,6 +167,25 @@ func (c *Config) VerifyNames() []string {
 			if !slices.Contains(names, r.Name) {
 				names = append(names, r.Name)
 			}
+		}
+	}
+	return names
+}
+
+// ShadowNames are the names of the rules that are not enforced, and [rules.Otherwise] if it is not, in order, each once.
+func (c *Config) ShadowNames() (names []string) {
+	add := func(name string, shadow bool) {
+		if shadow && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, s := range c.accessSections() {
+		for _, r := range s.rules {
+			add(r.Name, s.shadow || bool(r.Enforce))
+		}
+		add(rules.Otherwise, s.shadow)
+		for _, r := range s.verify {
+			add(r.Name, bool(r.Enforce))
 		}
 	}
 	return names

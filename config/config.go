@@ -46,6 +46,7 @@ type Config struct {
 	Cache       Cache       `yaml:"cache"`
 	Resolve     Resolve     `yaml:"resolve"`
 	Log         Log         `yaml:"log"`
+	Audit       Audit       `yaml:"audit"`
 
 	// FullStateTypes are the types with complete state-of-the-world responses, by
 	// short name or type URL (RES-2). [Config.FullStateTypeURLs] gives the type URLs.

@@ -48,6 +48,7 @@ func Default() *Config {
 		},
 		Resolve: Resolve{Prefetch: true, AlternativeAfter: Duration(10 * time.Second)},
 		Log:     Log{Level: LevelInfo, Format: FormatText, PerMinute: 60},
+		Audit:   Audit{Level: AuditDenied},
 
 		FullStateTypes: []string{"lds", "cds", "srds"},
 	}

@@ -91,6 +91,8 @@ func documentedType(t reflect.Type) string {
 		return "size"
 	case reflect.TypeFor[FileMode]():
 		return "file mode"
+	case reflect.TypeFor[Shadow]():
+		return "bool"
 	case reflect.TypeFor[NackWait]():
 		return "duration or `auto`"
 	case reflect.TypeFor[Memory]():

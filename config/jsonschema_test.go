@@ -226,6 +226,8 @@ func (m schemaMaker) form(v reflect.Value, path string) schema {
 		return numberOr(sizePattern+"|^auto$", "integer")
 	case reflect.TypeFor[Percent]():
 		return numberOr(`^[0-9.]+%?$`, "number")
+	case reflect.TypeFor[Shadow]():
+		return schema{"type": "boolean"}
 	case reflect.TypeFor[FileMode]():
 		return numberOr(`^0?[0-7]{3}$`, "integer")
 	case reflect.TypeFor[Metadata](), reflect.TypeFor[Expressions](), reflect.TypeFor[Headers]():

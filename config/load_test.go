@@ -173,9 +173,10 @@ func TestParseEveryKey(t *testing.T) {
 		Access: Access{
 			Otherwise: Deny,
 			Rules: []AccessRule{{
-				Name: "own-cluster", Match: `name.startsWith(node.cluster + "/") || xdstp.authority == node.cluster`, Effect: Allow, Secrets: true,
+				Name: "own-cluster", Match: `name.startsWith(node.cluster + "/") || xdstp.authority == node.cluster`, Effect: Allow, Secrets: true, Enforce: true,
 			}},
-			Verify: []VerifyRule{{Name: "own-node", Require: `peer.spiffe == "spiffe://td/" + node.cluster`}},
+			Verify:  []VerifyRule{{Name: "own-node", Require: `peer.spiffe == "spiffe://td/" + node.cluster`, Enforce: true}},
+			Enforce: true,
 			Tests: []AccessTest{{
 				Name: "another cluster",
 				Node: map[string]any{"cluster": "shop"},
@@ -200,7 +201,8 @@ func TestParseEveryKey(t *testing.T) {
 			StreamsPerConnection: 31, Streams: 36, Share: 37, Scopes: 35, FirstRequest: Duration(32 * time.Second), RequestsPerSecond: 33, Subscriptions: 5,
 			NamesBytes: 38 * MiB, NamesTotal: Memory(512 * MiB), NameBytes: KiB, NodeBytes: 34 * KiB, RESTBytes: 39 * MiB, PollsPerClient: 40, UnknownTypes: 41, Memory: Memory(1536 * MiB), Admission: AdmissionOff, JoinWait: Duration(42 * time.Second), UnfinishedBytes: 40 * MiB, Connections: 38, ConnectionsPerSecond: 39,
 		},
-		Log: Log{Level: LevelDebug, Format: FormatJSON, PerMinute: 61},
+		Log:   Log{Level: LevelDebug, Format: FormatJSON, PerMinute: 61},
+		Audit: Audit{To: "/var/log/xdsrelay/audit.json", Level: AuditAll},
 
 		FullStateTypes: []string{"lds", "type.googleapis.com/example.Full"},
 	}

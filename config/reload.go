@@ -30,6 +30,7 @@ func restartKeys() []string {
 		"limits.memory",
 		"cache.dir",
 		"log.format",
+		"audit.to",
 		"full_state_types",
 	}
 }

@@ -84,7 +84,7 @@ func (p *Peer) Account() string {
 	if name == "" || issuer == "" {
 		return name
 	}
-	return name + "\x00" + issuer
+	return name + " by " + issuer
 }
 
 // PeerFromCertificate gives the identity in a client's leaf certificate, which

@@ -12,5 +12,9 @@ func TestAccess_ACC5(t *testing.T) {
 	m.Refusals().Unverified("own-node") // by a stream that has yet to hear of it
 	m.Refusals().Unverified("role")
 	m.Refusals().Unverified("role")
-	expect(t, reg, map[string]float64{`access_unverified_total{rule="role"}`: 2})
+	m.Access().ShadowRules([]string{"role"})
+	m.Access().Shadow("role")
+	m.Access().Shadow("no-vault") // by a stream that has yet to hear of it
+	m.Access().AuditLeftOut()
+	expect(t, reg, map[string]float64{`access_unverified_total{rule="role"}`: 2, `access_shadow_total{rule="role"}`: 1, `audit_left_out_total`: 1})
 }

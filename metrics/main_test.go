@@ -30,6 +30,7 @@ func setUp(t testing.TB) (*Metrics, *prometheus.Registry) {
 	}
 	m.Aggregation().Rules([]string{"sidecars", "otherwise"})
 	m.Access().Rules([]string{"own-node"})
+	m.Access().ShadowRules([]string{"no-vault"})
 	return m, reg
 }
 

@@ -111,10 +111,11 @@ func TestLabelValues(t *testing.T) {
 		"hash":                                  {"abc"},
 		"rule":                                  {"sidecars", "otherwise"},
 		"xdsrelay_access_unverified_total rule": {"own-node"},
+		"xdsrelay_access_shadow_total rule":     {"no-vault"},
 		"part":                                  parts,
 		"message":                               {"others"},
 		"limit":                                 limits,
-		"work":                                  {"handshake", "join", "poll", "scope"},
+		"work":                                  {"handshake", "join", "poll", "scope", "token"},
 		"xdsrelay_admission_refused_total reason": {"late", "memory"},
 
 		"xdsrelay_downstream_streams_closed_total code":          ended,

@@ -44,6 +44,9 @@ func (r *routes) Access() downstream.Access {
 // accessOf gives what the client of routes may get. Without rules all clients of a listener may get the
 // same.
 func (p *plan) accessOf(r *routes) downstream.Access {
+	if w := r.watch(); w != nil {
+		return w
+	}
 	if list := p.rulesFor(r); list.Empty() {
 		return unruled{list}
 	}
@@ -146,6 +149,8 @@ func (a *access) Differs(next downstream.Access, typeURL string) (differs bool) 
 // compare is Differs with the caller's stack.
 func (a *access) compare(next downstream.Access, typeURL string) bool {
 	switch next := next.(type) {
+	case *watched:
+		return a.compare(next.access, typeURL)
 	case *access:
 		return a.subject().Differs(next.subject(), typeURL)
 	case unruled:

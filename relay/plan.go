@@ -25,6 +25,8 @@ type plan struct {
 	named       []string            // the rules' names, in order
 	access      *config.AccessSets  // what clients may get (ACC-2), and which nodes they may present (ACC-5)
 	verifies    []string            // the names of its rules about nodes, in order
+	shadows     []string            // the names of rules that are not enforced, in order
+	auditAll    bool                // names that are allowed are audited too
 	distrust    distrust
 	listens     bool // some upstream's answers wait for what clients make of a response (ACK-7)
 
@@ -46,7 +48,7 @@ func newPlan(cfg *config.Config) (*plan, error) {
 	}
 	p := &plan{
 		access: access,
-		rules:  set, verifies: cfg.VerifyNames(), forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
+		rules:  set, verifies: cfg.VerifyNames(), shadows: cfg.ShadowNames(), auditAll: cfg.Audit.Level == config.AuditAll, forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
 		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
 	}
 	for _, u := range cfg.Upstreams {

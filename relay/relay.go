@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -27,6 +28,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/audit"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/relay/refusals"
@@ -41,6 +43,7 @@ type Options struct {
 	Version  string               // shown to control planes and on the admin port
 	Replica  string               // which of several relays it is, to control planes; "": the host's name
 	Level    *slog.LevelVar       // of Log, for Reload to set; nil: log.level needs a restart
+	Audit    io.Writer            // of audit.to: stderr; nil: os.Stderr. It never blocks
 	LogLost  func() uint64        // how many lines Log has lost so far; nil: it loses none
 	Memory   int64                // bytes that the process may take; 0: no limit
 	Dial     upstream.Dial        // how control planes are reached; the zero value: by the system
@@ -57,6 +60,7 @@ type Relay struct {
 	lines   *logs.Limit    // of log
 	audit   *slog.Logger   // not limited: what operators did, reloads too
 	level   *slog.LevelVar // nil: the level stays
+	trail   *audit.Log     // nil: there is no audit
 	version string
 	dial    upstream.Dial
 	metrics *metrics.Metrics
@@ -135,7 +139,14 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	}
 	r.secrets.Set(cfg.SecretTypeURLs())
 	r.orders.secrets = r.secrets
+	if r.trail, err = openAudit(cfg, opts.Audit, collectors.Access()); err != nil {
+		r.lines.Close()
+		return nil, err
+	}
 	r.refusals, r.panics = refusals.New(r.log, collectors.Refusals()), logs.NewPanics(r.log, collectors.Panics())
+	if r.trail != nil {
+		r.refusals.Audit(r.refused)
+	}
 	r.workloads = credentials.NewWorkloads(r.log, collectors.Workloads(), r.panics)
 	r.repairs, r.outages, r.health.relay = repairs{r, newSuspects()}, outageWatch{r}, r
 	observer := &losses{Observer: r.metrics.Cache(), log: r.log}
@@ -153,7 +164,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	r.hub.admission = r.admission
 	r.router = &router{
 		hub: r.hub, replica: cmp.Or(opts.Replica, thisReplica()), decided: newDecisions(r.metrics.Aggregation(), r.log),
-		unverified: unverified{r.metrics.Access(), r.refusals}, lastScopes: newLastScopes(),
+		unverified: unverified{r.metrics.Access(), r.refusals}, lastScopes: newLastScopes(), trail: r.trail,
 	}
 	r.fullState = keyer.TypeSet(cfg.FullStateTypeURLs())
 	r.hub.own = newResolved(r.router, cfg.Resolve, r.fullState, r.metrics.Resolve(), r.panics, r.log)
@@ -316,6 +327,7 @@ func (r *Relay) release() {
 	r.hub.help.close()
 	r.ports.close()
 	r.admin.close()
+	r.trail.Close()
 	r.lines.Close()
 }
 

@@ -3,12 +3,14 @@ package relay
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/audit"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -57,6 +59,7 @@ func (r *Relay) reload(cfg *config.Config) error {
 	for _, c := range changed {
 		lines = append(lines, c.String())
 	}
+	r.trail.Command(&audit.Event{What: "reload", Decision: audit.Allow, Reason: strings.Join(lines, "; ")})
 	r.audit.Info("the new configuration is in force", "changed", lines, "hash", force.hash)
 	for _, c := range waiting {
 		r.audit.Warn("a changed key needs a restart", "key", c.Path, "running", c.Old, "wanted", c.New)
@@ -73,6 +76,7 @@ func (r *Relay) ReloadFailed(err error) {
 }
 
 func (r *Relay) noteFailed(err error) {
+	r.trail.Command(&audit.Event{What: "reload", Decision: audit.Deny, Reason: err.Error()})
 	r.failed.Store(&failure{err, time.Now()})
 	r.metrics.Reloads().Failed()
 }
@@ -109,6 +113,7 @@ func (r *Relay) carryOut(cfg *config.Config) error {
 	r.connections.Set(connectionsOf(&cfg.Limits, openFiles()))
 	r.server.SetIdentifier(identifierOf(cfg.Node))
 	r.lines.Set(cfg.Log.PerMinute)
+	r.trail.SetPerMinute(cfg.Log.PerMinute)
 	if r.level != nil {
 		r.level.Set(cfg.Log.Level.Slog())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/smallmap"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/keyer/rules"
+	"github.com/xdsrelay/xdsrelay/relay/audit"
 	"github.com/xdsrelay/xdsrelay/relay/sharing"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -33,6 +34,7 @@ type router struct {
 	roster     roster
 	extensions extensionLists
 	lastScopes *lastScopes
+	trail      *audit.Log // nil: there is no audit
 
 	judge func(downstream.Access) downstream.Access // of tests, which take checks out; nil: none
 }
@@ -41,7 +43,7 @@ type router struct {
 func (r *router) adopt(p *plan) {
 	r.now.Store(p)
 	r.decided.begin(p.named)
-	r.unverified.begin(p.verifies)
+	r.unverified.begin(p.verifies, p.shadows)
 }
 
 // Open implements downstream.Router.
@@ -65,10 +67,14 @@ func (r *router) open(node *corev3.Node, peer *keyer.Peer) (*routes, error) {
 	if err := p.verify(node, peer); err != nil {
 		return nil, r.unverified.refuse(node, peer, err)
 	}
-	return &routes{
+	opened := &routes{
 		router: r, plan: p, node: node, shared: r.extensions.share(node),
 		peer: peer, member: member{id: node.GetId()},
-	}, nil
+	}
+	if shadow := p.access.Of(peer.Through()).Verifier.Shadow(); shadow != nil {
+		opened.verifyInShadow(shadow)
+	}
+	return opened, nil
 }
 
 // verify asks the rules about nodes: access.verify, or those of the client's listener.
@@ -168,6 +174,11 @@ func (r *routes) judge(typeURL, name string) (d rules.Decision, plane string, by
 		byName, err = r.decideApart(typeURL, name, &d)
 	}
 	r.router.decided.decided(r.member.id, typeURL, d, err)
+	if refused, is := errors.AsType[*rules.RefusedError](err); is && r.router.trail != nil {
+		line := r.event("scope", audit.Deny, refused.Rule)
+		line.Type, line.Name = typeURL, name
+		r.router.trail.Note(line)
+	}
 	if err != nil {
 		return d, "", byName, err
 	}

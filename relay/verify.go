@@ -20,9 +20,10 @@ type unverified struct {
 }
 
 // begin is called with the names of the rules of a new plan.
-func (u unverified) begin(names []string) {
+func (u unverified) begin(names, shadows []string) {
 	if u.metrics != nil {
 		u.metrics.Rules(names)
+		u.metrics.ShadowRules(shadows)
 	}
 }
 

@@ -70,7 +70,7 @@ Type=notify is told when the relay serves, reloads and drains.`,
 			log.Warn("the log lost lines because it could not be written fast enough", "lines", missing)
 		})
 		return serve(cmd.Context(), cfg, c, relay.Options{
-			Log: log, Version: thisBuild().Version, Level: level, LogLost: lines.Lost, Memory: limitMemory(cfg.Limits.Memory, log),
+			Log: log, Version: thisBuild().Version, Level: level, LogLost: lines.Lost, Audit: lines, Memory: limitMemory(cfg.Limits.Memory, log),
 		})
 	})
 	return cmd

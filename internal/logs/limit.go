@@ -1,8 +1,10 @@
 package logs
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -19,6 +21,10 @@ const (
 
 // Limit bounds how many lines a log has of each message. Its methods may be called from any goroutine.
 type Limit struct {
+	// Most bounds how many messages or keys have a count of their own in a minute; 0: maxMessages. It is set before the
+	// first line.
+	Most int
+
 	// immutable
 	to      slog.Handler
 	leftOut func(message string)
@@ -26,6 +32,7 @@ type Limit struct {
 	mu        sync.Mutex // guards what follows
 	perMinute int
 	messages  map[string]*count
+	swept     time.Time // when counts whose window is over were looked for
 	closed    bool
 }
 
@@ -46,10 +53,13 @@ func NewLimit(to slog.Handler, perMinute int, leftOut func(message string)) *Lim
 }
 
 // Handler gives the handler to log to.
-func (l *Limit) Handler() slog.Handler { return &handler{l.to, l} }
+func (l *Limit) Handler() slog.Handler { return &handler{to: l.to, limit: l} }
+
+// For gives a handler whose lines are all counted under a key, whatever their message.
+func (l *Limit) For(key string) slog.Handler { return &handler{l.to, l, key} }
 
 // Unlimited gives a handler whose lines are not limited, for what must be in the log.
-func (l *Limit) Unlimited() slog.Handler { return &handler{l.to, nil} }
+func (l *Limit) Unlimited() slog.Handler { return &handler{to: l.to} }
 
 // Set changes how many lines of a message the log has in a minute. It counts for the present minute too.
 func (l *Limit) Set(perMinute int) {
@@ -90,7 +100,7 @@ func (l *Limit) count(level slog.Level, message string) (reason string, admitted
 	}
 	now := time.Now()
 	c := l.messages[message]
-	if c == nil && len(l.messages) >= maxMessages {
+	if c == nil && !l.room(now) {
 		message = Others
 		c = l.messages[message]
 	}
@@ -112,6 +122,16 @@ func (l *Limit) count(level slog.Level, message string) (reason string, admitted
 		c.timer = time.AfterFunc(c.began.Add(window).Sub(now), func() { l.end(message, c) })
 	}
 	return message, false
+}
+
+// room reports whether one more message may have a count of its own. Counts whose window is over make room.
+func (l *Limit) room(now time.Time) bool {
+	most := cmp.Or(l.Most, maxMessages)
+	if len(l.messages) >= most && now.Sub(l.swept) >= window {
+		l.swept = now
+		maps.DeleteFunc(l.messages, func(_ string, c *count) bool { return c.timer == nil && now.Sub(c.began) >= window })
+	}
+	return len(l.messages) < most
 }
 
 // end ends the window of a message.
@@ -141,6 +161,7 @@ func (l *Limit) tell(message string, c *count) {
 type handler struct {
 	to    slog.Handler
 	limit *Limit // nil: none
+	key   string // in place of the message; "": none
 }
 
 // Enabled implements slog.Handler.
@@ -150,7 +171,7 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if h.limit != nil && !h.limit.admit(r.Level, r.Message) {
+	if h.limit != nil && !h.limit.admit(r.Level, cmp.Or(h.key, r.Message)) {
 		return nil
 	}
 	return h.to.Handle(ctx, cleanRecord(&r))
@@ -158,8 +179,10 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{h.to.WithAttrs(cleanAll(attrs)), h.limit}
+	return &handler{h.to.WithAttrs(cleanAll(attrs)), h.limit, h.key}
 }
 
 // WithGroup implements slog.Handler.
-func (h *handler) WithGroup(name string) slog.Handler { return &handler{h.to.WithGroup(name), h.limit} }
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{h.to.WithGroup(name), h.limit, h.key}
+}

@@ -59,14 +59,15 @@ var mayImport = map[string][]string{
 	"relay/directory":        {"keyer", "internal/wire"},
 	"relay/refusals":         {helpers},
 	"relay/sharing":          {"keyer", "keyer/rules"},
-	"relay/admin":            {"relay/sharing", "cache", "config", "downstream", "downstream/delivery", "upstream", "keyer", helpers},
+	"relay/audit":            {helpers},
+	"relay/admin":            {"relay/audit", "relay/sharing", "cache", "config", "downstream", "downstream/delivery", "upstream", "keyer", helpers},
 	"relay/load":             {helpers},
 	"relay/loadreport":       {helpers},
 	"relay/peers":            {"cache", "keyer", "internal/wire", helpers},
 	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/credentials", "internal/logs", "relay/refusals", "relay/load", "relay/loadreport", "relay/peers", "relay/resolve"}, // it is their observer
 	"relay": {
 		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/connections", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules",
-		"relay/admin", "relay/directory", "relay/load", "relay/loadreport", "relay/peers", "relay/refusals", "relay/resolve", "relay/sharing", "upstream/filesource", "internal/wire", helpers,
+		"relay/admin", "relay/audit", "relay/directory", "relay/load", "relay/loadreport", "relay/peers", "relay/refusals", "relay/resolve", "relay/sharing", "upstream/filesource", "internal/wire", helpers,
 	},
 
 	// Programs, and what they do.

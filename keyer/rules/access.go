@@ -26,6 +26,8 @@ type AccessRule struct {
 	Allow bool
 	// Secrets says that a rule that allows is for AccessConfig.Types too. Without it the rule matches none of their names.
 	Secrets bool
+	// Shadow says that the rule decides nothing: see [Access.Shadow].
+	Shadow bool
 }
 
 // AccessConfig is what an [Access] is compiled from.
@@ -33,6 +35,8 @@ type AccessConfig struct {
 	Rules []AccessRule
 	Allow bool            // what becomes of a name that no rule matches
 	Types map[string]bool // type URLs whose names are denied unless a rule with Secrets allows them (ACC-4)
+	// Shadow says that the rules decide about names of Types only. All others are allowed.
+	Shadow bool
 }
 
 // Access is a list of access rules, ready to be asked. It is immutable, and any goroutine may
@@ -42,15 +46,37 @@ type Access struct {
 	rules []*accessRule
 	allow bool
 	types map[string]bool // those of secrets, by the name of the message
+
+	shadow   bool    // the rules decide about secrets only
+	enforced *Access // these rules as if all were enforced; nil: they are
 }
 
 type accessRule struct {
 	rule
-	allow, secrets bool
+	allow, secrets, shadow bool
 }
 
-// passes reports whether a rule says nothing of names of a type, whatever its match says: it allows, and not secrets.
-func (r *accessRule) passes(secret bool) bool { return secret && r.allow && !r.secrets }
+// passes reports whether a rule says nothing of names of a type, whatever its match says: it is not enforced, or it allows,
+// and not secrets.
+func (r *accessRule) passes(secret bool) bool { return r.shadow || secret && r.allow && !r.secrets }
+
+// Shadow gives the rules as if all were enforced; nil if they are. What they decide otherwise says what would be different.
+func (a *Access) Shadow() *Access { return a.enforced }
+
+// shade makes what Shadow gives.
+func (a *Access) shade() {
+	whole, inShadow := *a, a.shadow
+	whole.shadow, whole.rules = false, nil
+	for _, r := range a.rules {
+		inShadow = inShadow || r.shadow
+		enforced := *r
+		enforced.shadow = false
+		whole.rules = append(whole.rules, &enforced)
+	}
+	if inShadow {
+		a.enforced = &whole
+	}
+}
 
 // xdstpName is the variable xdstp: the parts of an xdstp name, all empty for any other name.
 type xdstpName struct {
@@ -65,7 +91,7 @@ const xdstpType = "xdsrelay.Name"
 // CompileAccess checks access rules and makes an Access of them. If anything is wrong it is nil,
 // and the problems are all there are: Problem.Rule is the index of the rule.
 func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
-	a := &Access{set: new(Set), allow: cfg.Allow, types: make(map[string]bool)}
+	a := &Access{set: new(Set), allow: cfg.Allow, types: make(map[string]bool), shadow: cfg.Shadow}
 	for url, denied := range cfg.Types {
 		a.types[messageOf(shownType(url))] = denied
 	}
@@ -85,7 +111,7 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 		} else {
 			c.name(i, r.Name, names)
 		}
-		compiled := &accessRule{rule: rule{name: r.Name}, allow: r.Allow, secrets: r.Secrets}
+		compiled := &accessRule{rule: rule{name: r.Name}, allow: r.Allow, secrets: r.Secrets, shadow: r.Shadow}
 		if strings.TrimSpace(r.Match) == "" {
 			c.problem(i, fieldMatch, "missing: match selects the clients, types and names of the rule; true selects all")
 		} else {
@@ -94,7 +120,8 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 		if compiled.match.looksAt(varUpstream) {
 			c.problem(i, fieldMatch, "%q is not for access rules: they decide before the relay looks where a name lives", varUpstream)
 		}
-		if r.Allow && r.Secrets { // the rules before it that allow without the key leave secrets to it
+		if r.Shadow { // the rules after it are reached
+		} else if r.Allow && r.Secrets { // the rules before it that allow without the key leave secrets to it
 			matches[c.reached(i, &compiled.rule, ofSecrets)] = r.Name
 		} else if text := c.reached(i, &compiled.rule, matches); !r.Allow {
 			ofSecrets[text] = r.Name
@@ -104,6 +131,7 @@ func CompileAccess(cfg AccessConfig) (*Access, []Problem) {
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
+	a.shade()
 	return a, nil
 }
 
@@ -122,7 +150,7 @@ func (a *Access) LooksAtPeer() []int {
 // listener of whom nothing is known, and -1 if there is none. What a match that looks at the peer
 // says of such a client may depend on its node: it counts as a match for others.
 func (a *Access) AllowsUnknown(typeURL, listener string) int {
-	secret := a.secret(typeURL)
+	secret := a.Secret(typeURL)
 	for i, r := range a.rules {
 		if r.passes(secret) {
 			continue
@@ -147,6 +175,7 @@ func (a *Access) WithoutSecrets(typeURL string) (list []int) {
 		matched, known, err := a.whoever(r, typeURL, "", varNode, varPeer, varListener)
 		switch {
 		case err == nil && known && !matched:
+		case r.shadow:
 		case r.passes(true):
 			list = append(list, i)
 		case known && matched:
@@ -249,7 +278,10 @@ func (s *AccessSubject) of(typeURL string) *accessType {
 // judge asks the rules about all names of a type. Rules that depend on the name are left open, up
 // to the first that decides whatever the name is.
 func (s *AccessSubject) judge(typeURL string) *accessType {
-	v, secret := s.client.variables(shownType(typeURL), nil), s.access.secret(typeURL)
+	v, secret := s.client.variables(shownType(typeURL), nil), s.access.Secret(typeURL)
+	if s.access.shadow && !secret {
+		return &accessType{allowed: true, rule: Otherwise}
+	}
 	var open []*accessRule
 	for _, r := range s.access.rules {
 		if r.passes(secret) {
@@ -278,11 +310,11 @@ func (a *Access) Empty() bool { return len(a.rules) == 0 }
 
 // Otherwise reports whether names of a type are allowed that no rule matches (ACC-4).
 func (a *Access) Otherwise(typeURL string) bool {
-	return a.allow && !a.secret(typeURL)
+	return (a.allow || a.shadow) && !a.Secret(typeURL)
 }
 
-// secret reports whether names of a type are denied unless a rule for secrets allows them.
-func (a *Access) secret(typeURL string) bool {
+// Secret reports whether names of a type are denied unless a rule for secrets allows them.
+func (a *Access) Secret(typeURL string) bool {
 	return len(a.types) > 0 && a.types[messageOf(memberType(shownType(typeURL)))]
 }
 
@@ -396,7 +428,7 @@ func (s *AccessSubject) Differs(o *AccessSubject, typeURL string) bool {
 
 // says reports whether two rules decide alike.
 func (r *accessRule) says(o *accessRule) bool {
-	return r.match.source == o.match.source && r.allow == o.allow && r.secrets == o.secrets
+	return r.match.source == o.match.source && r.allow == o.allow && r.secrets == o.secrets && r.shadow == o.shadow
 }
 
 // Explain gives the result of each rule for a name, or nil for the type as a whole, and the
@@ -408,11 +440,14 @@ func (s *AccessSubject) Explain(typeURL string, name *string) (results []RuleRes
 	} else {
 		d = s.Name(typeURL, *name)
 	}
-	decided, secret := false, s.access.secret(typeURL)
+	decided, secret := false, s.access.Secret(typeURL)
 	for _, r := range s.access.rules {
 		switch {
 		case decided:
 			results = append(results, RuleResult{Rule: r.name, Result: NotReached})
+			continue
+		case r.shadow || s.access.shadow && !secret:
+			results = append(results, RuleResult{Rule: r.name, Result: DoesNotMatch, Why: "it is not enforced (enforce: false)"})
 			continue
 		case r.passes(secret):
 			results = append(results, RuleResult{Rule: r.name, Result: DoesNotMatch, Why: "it gives no secrets (secrets: true)"})

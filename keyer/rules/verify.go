@@ -15,6 +15,8 @@ type Requirement struct {
 	// Require is a CEL expression over the variables node and peer that is true for the
 	// nodes that the peer may present.
 	Require string
+	// Shadow says that the requirement refuses nobody: see [Verifier.Shadow].
+	Shadow bool
 }
 
 // Verifier is a list of requirements, ready to be asked. It is immutable, and any goroutine
@@ -23,6 +25,8 @@ type Verifier struct {
 	set  *Set // of the subjects; it has no rules
 	all  []*rule
 	peer []int // the requirements that look at the peer
+
+	shadow *Verifier // of the requirements that refuse nobody; nil: there are none
 }
 
 // CompileVerify checks requirements and makes a Verifier of them. If anything is wrong it is
@@ -45,6 +49,13 @@ func CompileVerify(list []Requirement) (*Verifier, []Problem) {
 			c.name(i, r.Name, names)
 		}
 		compiled := &rule{name: r.Name, match: c.expression(i, fieldRequire, r.Require)}
+		if r.Shadow {
+			if v.shadow == nil {
+				v.shadow = &Verifier{set: v.set}
+			}
+			v.shadow.all = append(v.shadow.all, compiled)
+			continue
+		}
 		if compiled.match.looksAt(varPeer) {
 			v.peer = append(v.peer, i)
 		}
@@ -59,7 +70,10 @@ func CompileVerify(list []Requirement) (*Verifier, []Problem) {
 // LooksAtPeer lists the indexes of the requirements that look at the peer.
 func (v *Verifier) LooksAtPeer() []int { return v.peer }
 
-// Empty reports whether there are no requirements.
+// Shadow gives the requirements that are not enforced; nil if there are none.
+func (v *Verifier) Shadow() *Verifier { return v.shadow }
+
+// Empty reports whether there are no requirements that are enforced.
 func (v *Verifier) Empty() bool { return len(v.all) == 0 }
 
 // Verify compares a client's node, nil if it presents none, with who the client is. The error

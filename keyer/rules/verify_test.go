@@ -23,9 +23,9 @@ func verifier(t testing.TB, list ...Requirement) *Verifier {
 
 func TestVerify_ACC5(t *testing.T) {
 	v := verifier(t,
-		Requirement{"trust-domain", `peer.spiffe.startsWith("spiffe://td/")`},
-		Requirement{"own-node", `node.id == peer.spiffe.substring("spiffe://td/".size())`},
-		Requirement{"role", `node.metadata.role == "sidecar"`})
+		Requirement{"trust-domain", `peer.spiffe.startsWith("spiffe://td/")`, false},
+		Requirement{"own-node", `node.id == peer.spiffe.substring("spiffe://td/".size())`, false},
+		Requirement{"role", `node.metadata.role == "sidecar"`, false})
 	role := func(value any) *structpb.Struct {
 		s, err := structpb.NewStruct(map[string]any{"role": value})
 		if err != nil {
@@ -69,7 +69,7 @@ func TestVerify_ACC5(t *testing.T) {
 
 // A result that is no bool refuses: what metadata holds shows only when there is a node.
 func TestVerifyNoBool_ACC5(t *testing.T) {
-	v := verifier(t, Requirement{"enabled", `node.metadata.enabled`})
+	v := verifier(t, Requirement{"enabled", `node.metadata.enabled`, false})
 	for value, served := range map[any]bool{true: true, false: false, "true": false, 1.0: false} {
 		s, err := structpb.NewStruct(map[string]any{"enabled": value})
 		if err != nil {
@@ -83,7 +83,7 @@ func TestVerifyNoBool_ACC5(t *testing.T) {
 
 // A node of megabytes takes no longer than a rule's cost allows, and is refused.
 func TestVerifyHostileNode_ACC5_OPS5(t *testing.T) {
-	v := verifier(t, Requirement{"walk", `node.metadata.list.all(x, node.metadata.list.exists(y, y == x))`})
+	v := verifier(t, Requirement{"walk", `node.metadata.list.all(x, node.metadata.list.exists(y, y == x))`, false})
 	list := make([]any, 20_000)
 	for i := range list {
 		list[i] = float64(i)
@@ -108,9 +108,9 @@ func TestVerifyNothing_ACC5(t *testing.T) {
 
 func TestVerifyExplain_ACC5(t *testing.T) {
 	v := verifier(t,
-		Requirement{"own-node", `node.id == peer.spiffe`},
-		Requirement{"role", `node.metadata.role == "sidecar"`},
-		Requirement{"cluster", `node.cluster != ""`})
+		Requirement{"own-node", `node.id == peer.spiffe`, false},
+		Requirement{"role", `node.metadata.role == "sidecar"`, false},
+		Requirement{"cluster", `node.cluster != ""`, false})
 	got := v.Explain(&corev3.Node{Id: "a", Cluster: "c"}, keyer.Peer{SPIFFE: "spiffe://td/a"})
 	want := []struct{ rule, result, why string }{
 		{"own-node", DoesNotMatch, `node.id is "a"`}, {"role", Fails, "no such key"}, {"cluster", Matches, `node.cluster is "c"`},
@@ -131,9 +131,9 @@ func BenchmarkVerify(b *testing.B) {
 	node := &corev3.Node{Id: "web", Cluster: "shop", Metadata: metadata}
 	peer := keyer.Peer{SPIFFE: "spiffe://td/web", URIs: []string{"spiffe://td/web"}, Subject: "CN=web"}
 	v := verifier(b,
-		Requirement{"trust-domain", `peer.spiffe.startsWith("spiffe://td/")`},
-		Requirement{"own-node", `"spiffe://td/" + node.id == peer.spiffe`},
-		Requirement{"role", `node.metadata.role == "sidecar"`})
+		Requirement{"trust-domain", `peer.spiffe.startsWith("spiffe://td/")`, false},
+		Requirement{"own-node", `"spiffe://td/" + node.id == peer.spiffe`, false},
+		Requirement{"role", `node.metadata.role == "sidecar"`, false})
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := v.Verify(node, peer); err != nil {

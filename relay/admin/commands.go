@@ -8,6 +8,8 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/xdsrelay/xdsrelay/relay/audit"
 )
 
 // MaxCommand bounds the body of a command.
@@ -84,6 +86,7 @@ func (p *Pages) audit(name string, req *http.Request, c *Command, done *Done, er
 			line = append(line, x...)
 		}
 	}
+	p.trail(name, req, c, err)
 	if err != nil {
 		p.Log.Warn("refused an operator's command", append(line, "error", err)...)
 		return
@@ -94,6 +97,21 @@ func (p *Pages) audit(name string, req *http.Request, c *Command, done *Done, er
 		line = append(line, "warning", strings.Join(done.Warnings, "; "))
 	}
 	p.Audit.Warn("carried out an operator's command", line...)
+}
+
+// trail writes a command into the audit.
+func (p *Pages) trail(name string, req *http.Request, c *Command, err error) {
+	e := &audit.Event{What: "command", Name: name, Identity: p.Operator(req), Address: req.RemoteAddr, Decision: audit.Allow}
+	if c != nil {
+		e.Type = strings.Join(c.Types, ",")
+		e.Scope = cmp.Or(c.Upstream, "all") + ", " + ScopeText(c.Scope)
+	}
+	if err != nil {
+		e.Decision, e.Reason = audit.Deny, err.Error()
+		p.Trail.Note(e)
+		return
+	}
+	p.Trail.Command(e)
 }
 
 // options are what a command has beside its selectors.

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+
+	"github.com/xdsrelay/xdsrelay/relay/audit"
 )
 
 // Index is a line for each page, for the front page of the port.
@@ -31,6 +33,7 @@ type Pages struct {
 	Commands Commands
 	Log      *slog.Logger                   // of commands that were refused
 	Audit    *slog.Logger                   // of those that were carried out
+	Trail    *audit.Log                     // of both; nil: there is no audit
 	Operator func(req *http.Request) string // whose request it is; "" if nobody knows
 	Contain  func(func() error) error       // calls a function, and gives a panic in it as an error; nil: it does not
 }

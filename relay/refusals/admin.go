@@ -20,6 +20,7 @@ func AdminReasons() []AdminReason { return []AdminReason{ForeignHost, OtherSite,
 // is not known.
 func (l *Log) AdminRefused(req *http.Request, operator string, reason AdminReason) {
 	l.observer.AdminRefused(reason)
+	l.tell(&Refusal{What: "admin", Address: req.RemoteAddr, Identity: operator, Name: req.Method + " " + req.URL.Path, Reason: string(reason)})
 	l.log.Warn("the admin port refused a request",
 		"from", req.RemoteAddr, "operator", operator, "method", req.Method,
 		"path", req.URL.Path, "host", req.Host, "reason", string(reason))

@@ -39,6 +39,25 @@ type Observer interface {
 type Log struct {
 	log      *slog.Logger
 	observer Observer
+	audit    func(*Refusal)
+}
+
+// Refusal is one client that was turned away, for an audit. What is not known is empty.
+type Refusal struct {
+	What           string // handshake, proxy, method, verify, certificate, token, admin
+	Address        string
+	Identity, Node string
+	Name           string // what was asked for
+	Rule, Reason   string
+}
+
+// Audit has f called for each refusal, beside the log. It is to be called before the log is used.
+func (l *Log) Audit(f func(*Refusal)) { l.audit = f }
+
+func (l *Log) tell(r *Refusal) {
+	if l.audit != nil {
+		l.audit(r)
+	}
 }
 
 // New makes a log of refusals. It logs each client: log bounds the lines, and shortens what is in them (LIM-4).
@@ -59,6 +78,8 @@ func (l *Log) handshake(from, text string) {
 	l.observer.HandshakeFailed(reason)
 	if reason == Closed {
 		level = slog.LevelDebug
+	} else {
+		l.tell(&Refusal{What: "handshake", Address: from, Reason: string(reason)})
 	}
 	l.log.Log(context.Background(), level, "a client's TLS handshake failed",
 		"peer", from, "reason", string(reason), "error", text)
@@ -67,6 +88,7 @@ func (l *Log) handshake(from, text string) {
 // Unproxied notes a connection that does not begin with a PROXY header, where one is asked for.
 func (l *Log) Unproxied(from, text string) {
 	l.observer.HandshakeFailed(NoProxy)
+	l.tell(&Refusal{What: "proxy", Address: from, Reason: string(NoProxy)})
 	l.log.Warn("a connection is refused", "peer", from, "reason", string(NoProxy), "error", text)
 }
 
@@ -79,6 +101,7 @@ func (l *Log) Unknown(_ any, g grpc.ServerStream) error {
 		from = p.Addr.String()
 	}
 	l.observer.MethodUnknown()
+	l.tell(&Refusal{What: "method", Address: from, Name: method})
 	l.log.WarnContext(g.Context(), "a client called a method that the relay does not have",
 		"peer", from, "method", method)
 	return status.Errorf(codes.Unimplemented, "this relay has no method %s: it serves the discovery services of Envoy's API", method)
@@ -94,6 +117,7 @@ type Unverified struct {
 // Unverified notes a client that is refused.
 func (l *Log) Unverified(u *Unverified) {
 	l.observer.Unverified(u.Rule)
+	l.tell(&Refusal{What: "verify", Address: u.From, Identity: u.Identity, Node: u.Node, Rule: u.Rule, Reason: logs.Head(u.Reason, maxShown)})
 	l.log.Warn("access.verify refuses a client's node",
 		"peer", u.From, "identity", u.Identity, "node", u.Node,
 		"rule", u.Rule, "reason", logs.Head(u.Reason, maxShown))
@@ -103,6 +127,7 @@ func (l *Log) Unverified(u *Unverified) {
 // address, who its SPIFFE ID or the subject of its certificate.
 func (l *Log) IdentityEnded(from, who, reason string) {
 	l.observer.IdentityEnded(reason)
+	l.tell(&Refusal{What: "certificate", Address: from, Identity: who, Reason: reason})
 	l.log.Warn("a client's certificate does not count any more",
 		"peer", from, "identity", who, "reason", reason)
 }
@@ -110,6 +135,7 @@ func (l *Log) IdentityEnded(from, who, reason string) {
 // TokenEnded notes a client whose bearer token does not count any more (ACC-1). who is its subject.
 func (l *Log) TokenEnded(from, who, reason string) {
 	l.observer.IdentityEnded("token_" + reason)
+	l.tell(&Refusal{What: "token", Address: from, Identity: who, Reason: reason})
 	l.log.Warn("a client's bearer token does not count any more",
 		"peer", from, "identity", who, "reason", reason)
 }
@@ -118,6 +144,7 @@ func (l *Log) TokenEnded(from, who, reason string) {
 // log: what it says of itself is not verified.
 func (l *Log) TokenRefused(from, reason string) {
 	l.observer.TokenRefused(reason)
+	l.tell(&Refusal{What: "token", Address: from, Reason: reason})
 	l.log.Warn("a client's bearer token is refused",
 		"peer", from, "reason", reason)
 }
