@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -191,7 +191,7 @@ func (e *Entry) setDemand(i *demand) {
 // unheard reports whether a table is of a type that no discovery service is known of, and of which the server has
 // said nothing: a client may have invented it (LIM-2).
 func (t *Table) unheard() bool {
-	return !t.upstream.heard && t.usage.resources == 0 && !t.store.source.Resolved && !apiservices.Known(t.typeURL)
+	return !t.upstream.heard && t.usage.resources == 0 && !t.store.source.Resolved && !xds.HasService(t.typeURL)
 }
 
 // behindRelay reports whether the server is a relay, as it says itself.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -98,7 +98,7 @@ func mayHold(typeURL, payload string) bool {
 // knownType reports whether this build knows a type, whatever stands before the message's name: clients do not look at that.
 func knownType(typeURL string) bool {
 	_, is := keyer.KnownType(typeURL)
-	return is || apiservices.Known(typeURL)
+	return is || xds.HasService(typeURL)
 }
 
 // keysOfErrors works out the keys of the errors. Of two errors of one name the first counts.

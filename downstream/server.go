@@ -14,9 +14,9 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/quota"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
@@ -142,7 +142,7 @@ func (s *Server) Identified(f func(g grpc.ServerStream) (grpc.ServerStream, erro
 
 // describe describes a service to gRPC. The stubs that are generated for v3 would do for half of the
 // services only. All services have the same messages.
-func (s *Server) describe(v *apiservices.Service) *grpc.ServiceDesc {
+func (s *Server) describe(v *xds.Service) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil)}
 	for _, m := range []struct {
 		name string

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,7 +19,7 @@ import (
 const typePrefix = "type.googleapis.com/"
 
 // typesOf returns the types of a service without what all type URLs begin with.
-func typesOf(s *apiservices.Service) (types []string) {
+func typesOf(s *xds.Service) (types []string) {
 	for _, typeURL := range s.Types() {
 		types = append(types, strings.TrimPrefix(typeURL, typePrefix))
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -121,7 +121,7 @@ func (st *stream) admit(url string) (t *typeState, first bool, err error) {
 		st.shared.observer.Limited(LimitTypes)
 		return nil, false, status.Errorf(codes.ResourceExhausted, "more than %d types on one stream", maxTypes)
 	}
-	t = &typeState{url: url, full: st.variant.form == stateForm && st.shared.config.FullState[url], unknown: !apiservices.Known(url)}
+	t = &typeState{url: url, full: st.variant.form == stateForm && st.shared.config.FullState[url], unknown: !xds.HasService(url)}
 	st.standing.edit(func() { st.types.list = append(st.types.list, t) })
 	return t, true, nil
 }

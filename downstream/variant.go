@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,7 +23,7 @@ const (
 // variant is the variant of the protocol on a stream: a method of a service.
 type variant struct {
 	form    form
-	service *apiservices.Service
+	service *xds.Service
 }
 
 // The names of the variants. They are a metric's label.

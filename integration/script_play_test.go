@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	// The messages of the scripts hold payloads of these types.
-	_ "github.com/xdsrelay/xdsrelay/internal/apitypes"
+	_ "github.com/xdsrelay/xdsrelay/internal/xds/apitypes"
 )
 
 // play plays a script against a relay: it is the clients and the control planes, and

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // leakForm is how a client asks.
@@ -66,7 +66,7 @@ func (f leakForm) features() []string {
 // method is that of the stream for a type.
 func (f leakForm) method(typeURL string) string {
 	const all = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
-	switch service := apiservices.Of(typeURL); {
+	switch service := xds.ServiceOf(typeURL); {
 	case f.alone && f.kind == changes:
 		return service.DeltaMethod()
 	case f.alone:
@@ -302,7 +302,7 @@ func (s *leakStreams) post(typeURL string, q *discovery.DiscoveryRequest) (statu
 	if c.who.tls != nil {
 		scheme = "https"
 	}
-	url := fmt.Sprintf("%s://relay%s", scheme, apiservices.Of(typeURL).Path)
+	url := fmt.Sprintf("%s://relay%s", scheme, xds.ServiceOf(typeURL).Path)
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		c.Fatal(err)

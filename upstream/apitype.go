@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // APIType says which variant of the protocol a control plane speaks, in the words of
@@ -41,9 +41,9 @@ func (a APIType) check() error {
 // method is the gRPC method that carries a stream; "" if there is none, as for a
 // type that has no service.
 func (a APIType) method(id wire.StreamID) string {
-	service := apiservices.Aggregated("v3")
+	service := xds.Aggregated("v3")
 	if a.PerType() {
-		service = apiservices.Of(id.TypeURL)
+		service = xds.ServiceOf(id.TypeURL)
 	}
 	if a.State() {
 		return service.StateMethod()

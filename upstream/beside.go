@@ -10,10 +10,10 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 const (
@@ -238,7 +238,7 @@ func (c *grpcClient) keepAside(k *streamLink, sub wire.Subscription) bool {
 // what was answered.
 func (c *grpcClient) risky(typeURL string, now time.Time) bool {
 	b := &c.besides
-	return !c.cfg.APIType.PerType() && b.answered.Len() > 0 && (!apiservices.Known(typeURL) || now.Before(b.quiet)) &&
+	return !c.cfg.APIType.PerType() && b.answered.Len() > 0 && (!xds.HasService(typeURL) || now.Before(b.quiet)) &&
 		!b.answered.Contains(typeURL) && !c.remote.up.answered.Contains(typeURL)
 }
 
@@ -305,7 +305,7 @@ func (c *grpcClient) took(typeURL string) {
 	b.answered.Add(typeURL, struct{}{})
 	c.remote.up.answered.Add(typeURL, struct{}{})
 	for other, t := range b.types {
-		if other == typeURL || first && apiservices.Known(other) {
+		if other == typeURL || first && xds.HasService(other) {
 			if t.refused {
 				c.report.log.Info("asking for a type with the others again", "type", other)
 			}

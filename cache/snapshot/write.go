@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/payload"
+	"github.com/xdsrelay/xdsrelay/internal/xds/payload"
 )
 
 // magic begins each file. The version of the format follows.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	// JSON is made of payloads, and payloads of JSON, only with their types at hand.
-	_ "github.com/xdsrelay/xdsrelay/internal/apitypes"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	_ "github.com/xdsrelay/xdsrelay/internal/xds/apitypes"
 )
 
 // Outgoing is a DiscoveryResponse for one client.

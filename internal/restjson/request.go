@@ -8,7 +8,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // Incoming is a poll that a server has read, and not decoded yet.
@@ -18,7 +18,7 @@ type Incoming struct {
 	// Presents reports whether it has a version_info.
 	Presents bool
 
-	service apiservices.Service
+	service xds.Service
 	body    []byte
 }
 

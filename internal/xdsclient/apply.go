@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // keepCap bounds the scratch memory kept from one response to the next, in
@@ -77,7 +77,7 @@ func (l *link) compare(r *wire.Received) error {
 // says two things of one name (ACK-6, RES-4, VAR-8).
 func checkNames(r *wire.Response) error {
 	for _, res := range r.Resources {
-		if typeURL := res.TypeURL(); res.HasPayload() && !wire.MayHold(r.TypeURL, typeURL) && apiservices.Known(r.TypeURL) {
+		if typeURL := res.TypeURL(); res.HasPayload() && !wire.MayHold(r.TypeURL, typeURL) && xds.HasService(r.TypeURL) {
 			return fmt.Errorf("the resource %q is a %q in a response for %q", res.Name, typeURL, r.TypeURL)
 		}
 	}

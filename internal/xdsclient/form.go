@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -81,7 +81,7 @@ func (e *UnservedError) Error() string {
 // *UnservedError. What is subscribed nevertheless is asked for where one stream
 // is for all types, and ends the client where it would need one of its own.
 func (c *Client) Serves(typeURL string) error {
-	service, perType := apiservices.Of(typeURL), c.options.PerType
+	service, perType := xds.ServiceOf(typeURL), c.options.PerType
 	switch form := c.options.Form; {
 	case form == REST && service.Path == "":
 		return &UnservedError{typeURL, "REST"}
@@ -105,7 +105,7 @@ func (c *Client) open(ctx context.Context, typeURL string, opened func()) (wireS
 		if err := c.Serves(typeURL); err != nil {
 			return nil, err
 		}
-		service := apiservices.Of(typeURL)
+		service := xds.ServiceOf(typeURL)
 		state, delta = service.StateMethod(), service.DeltaMethod()
 	}
 	if o.Form == REST {

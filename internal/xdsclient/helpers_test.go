@@ -33,9 +33,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/encoded"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -164,7 +164,7 @@ func running(t *testing.T, c *Client) (stop func() error) {
 // service gives the service that a method is of, by its gRPC name or path.
 func service(method string) string {
 	for _, url := range []string{clusterType, endpointType} {
-		if of := apiservices.Of(url); method == of.StateMethod() || method == of.DeltaMethod() || method == of.Path {
+		if of := xds.ServiceOf(url); method == of.StateMethod() || method == of.DeltaMethod() || method == of.Path {
 			return keyer.ShortName(url)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 	// Whatever is written out as JSON, YAML or text can only be read with its type
 	// at hand.
-	_ "github.com/xdsrelay/xdsrelay/internal/apitypes"
 	"github.com/xdsrelay/xdsrelay/internal/files"
+	_ "github.com/xdsrelay/xdsrelay/internal/xds/apitypes"
 )
 
 // formats are the forms of a file, each by the endings of its name. limit bounds

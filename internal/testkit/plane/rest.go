@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
@@ -26,8 +26,8 @@ type polls struct {
 func (h *polls) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	h.server.running.Add(1) // within Serve, which is waited for too
 	defer h.server.running.Done()
-	services := apiservices.All()
-	i := slices.IndexFunc(services, func(s apiservices.Service) bool { return s.Path != "" && s.Path == q.URL.Path })
+	services := xds.Services()
+	i := slices.IndexFunc(services, func(s xds.Service) bool { return s.Path != "" && s.Path == q.URL.Path })
 	if i < 0 || q.Method != http.MethodPost {
 		http.NotFound(w, q)
 		return

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/internal/apiservices"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc"
 )
 
@@ -22,7 +22,7 @@ func serve(p *Plane, lis, rest net.Listener) *server {
 	s := &server{grpc: grpc.NewServer(p.options...)}
 	s.grpc.RegisterService(p.service("envoy.service.discovery.v3.AggregatedDiscoveryService", "",
 		"StreamAggregatedResources", "DeltaAggregatedResources"), nil)
-	for _, of := range apiservices.All() {
+	for _, of := range xds.Services() {
 		s.grpc.RegisterService(p.service(of.Name, of.TypeURL, of.State, of.Delta), nil)
 	}
 	if p.beside != nil {

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	_ "github.com/xdsrelay/xdsrelay/internal/apitypes" // for payloads within payloads
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	_ "github.com/xdsrelay/xdsrelay/internal/xds/apitypes" // for payloads within payloads
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/xdsrelay/xdsrelay/internal/logs"
-	"github.com/xdsrelay/xdsrelay/internal/payload"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds/payload"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )

@@ -1,4 +1,4 @@
-package apiservices
+package xds
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 // TestVAR1_VAR2_VAR9_all holds the table to the API itself: its services, what they serve,
 // the names of their methods, and the paths that these are mapped to.
 func TestVAR1_VAR2_VAR9_all(t *testing.T) {
-	for _, s := range slices.Concat(All(), V2()) {
+	for _, s := range slices.Concat(Services(), V2Services()) {
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(s.Name))
 		if err != nil {
 			t.Fatalf("%s: %v", s.Name, err)
@@ -74,14 +74,14 @@ func checkMethods(t *testing.T, s *Service, service protoreflect.ServiceDescript
 
 // TestVAR9_types: what v2's services serve are types of v2, which have messages.
 func TestVAR9_types(t *testing.T) {
-	if got := len(V2()); got != 8 {
+	if got := len(V2Services()); got != 8 {
 		t.Errorf("v2 has %d services", got)
 	}
-	for _, s := range V2() {
+	for _, s := range V2Services() {
 		if _, err := protoregistry.GlobalTypes.FindMessageByURL(s.TypeURL); err != nil {
 			t.Errorf("%s: %v", s.TypeURL, err)
 		}
-		if !s.Serves(s.TypeURL) || !s.Serves(s.V3) || !s.Serves(s.V3+"Collection") || s.Serves("") || Of(s.TypeURL) != (Service{}) || Of(s.V3).Name == s.Name {
+		if !s.Serves(s.TypeURL) || !s.Serves(s.V3) || !s.Serves(s.V3+"Collection") || s.Serves("") || ServiceOf(s.TypeURL) != (Service{}) || ServiceOf(s.V3).Name == s.Name {
 			t.Errorf("%s serves %s; v3's services are of v3", s.Name, s.Types())
 		}
 	}
@@ -96,11 +96,11 @@ func TestVAR5_paths(t *testing.T) {
 		resource.SecretType: resource.FetchSecrets, resource.RuntimeType: resource.FetchRuntimes,
 		resource.ExtensionConfigType: resource.FetchExtensionConfigs,
 	}
-	if got := len(All()); got != len(paths) {
+	if got := len(Services()); got != len(paths) {
 		t.Errorf("%d services, want %d", got, len(paths))
 	}
 	for typeURL, want := range paths {
-		if s := Of(typeURL); s.TypeURL != typeURL || s.Path != want {
+		if s := ServiceOf(typeURL); s.TypeURL != typeURL || s.Path != want {
 			t.Errorf("%s: %+v, want the path %q", typeURL, s, want)
 		}
 	}
@@ -108,25 +108,25 @@ func TestVAR5_paths(t *testing.T) {
 
 // LIST-1: list collections are asked for where their members are.
 func TestLIST1_collections(t *testing.T) {
-	for _, s := range All() {
-		if got := Of(s.TypeURL + "Collection"); got != s || !s.Serves(s.TypeURL) || !s.Serves(s.TypeURL+"Collection") {
+	for _, s := range Services() {
+		if got := ServiceOf(s.TypeURL + "Collection"); got != s || !s.Serves(s.TypeURL) || !s.Serves(s.TypeURL+"Collection") {
 			t.Errorf("the collections of %s are served by %+v", s.TypeURL, got)
 		}
 	}
-	lds := Of(resource.ListenerType)
+	lds := ServiceOf(resource.ListenerType)
 	for _, other := range []string{"", "Collection", resource.ClusterType, resource.ClusterType + "Collection", resource.ListenerType + "CollectionCollection"} {
 		if lds.Serves(other) {
 			t.Errorf("VAR-10: %q is served by %+v", other, lds)
 		}
 	}
-	if (Service{}).Serves("") || (Service{}).Serves("Collection") || Of("Collection") != (Service{}) {
+	if (Service{}).Serves("") || (Service{}).Serves("Collection") || ServiceOf("Collection") != (Service{}) {
 		t.Error("what is no service serves something")
 	}
 }
 
 func TestVAR1_VAR2_methods(t *testing.T) {
-	cds, vhds := Of(resource.ClusterType), Of(resource.VirtualHostType)
-	leds := Of(typePrefix + "envoy.config.endpoint.v3.LbEndpoint")
+	cds, vhds := ServiceOf(resource.ClusterType), ServiceOf(resource.VirtualHostType)
+	leds := ServiceOf(typePrefix + "envoy.config.endpoint.v3.LbEndpoint")
 	for got, want := range map[string]string{
 		cds.StateMethod():  "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters",
 		cds.DeltaMethod():  "/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters",
@@ -139,7 +139,7 @@ func TestVAR1_VAR2_methods(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := Of(resource.RateLimitConfigType); got != (Service{}) {
+	if got := ServiceOf(resource.RateLimitConfigType); got != (Service{}) {
 		t.Errorf("a type without a service of its own has %+v", got)
 	}
 }

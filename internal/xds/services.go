@@ -1,7 +1,7 @@
-// Package apiservices has the discovery services that resource types have of their own,
-// as data: what serves, asks and polls reads its methods and paths here. It links no
-// generated stubs.
-package apiservices
+// Package xds has what the relay knows of the resource types of Envoy's API, as data: the discovery services that they
+// have of their own. What serves, asks and polls reads its methods and paths here. It links no
+// generated stubs; package apitypes links the messages.
+package xds
 
 import (
 	"slices"
@@ -128,14 +128,14 @@ func Aggregated(version string) Service {
 	}
 }
 
-// All gives the services of v3.
-func All() []Service { return slices.Clone(all[:]) }
+// Services gives the services of v3.
+func Services() []Service { return slices.Clone(all[:]) }
 
-// V2 gives the services of v2 (VAR-9). Their methods have the names of v3's, and clients of
+// V2Services gives the services of v2 (VAR-9). Their methods have the names of v3's, and clients of
 // theirs may ask for v3's types.
-func V2() []Service {
+func V2Services() []Service {
 	var old []Service
-	for _, s := range All() {
+	for _, s := range Services() {
 		was, ok := before[strings.TrimPrefix(s.TypeURL, typePrefix)]
 		if !ok {
 			continue
@@ -162,8 +162,8 @@ func (s Service) Serves(typeURL string) bool {
 	return member != "" && (member == s.TypeURL || member == s.V3)
 }
 
-// Of gives the service of v3 that serves a type; the zero Service where a type has none.
-func Of(typeURL string) Service {
+// ServiceOf gives the service of v3 that serves a type; the zero Service where a type has none.
+func ServiceOf(typeURL string) Service {
 	for i := range all {
 		if all[i].Serves(typeURL) {
 			return all[i]
@@ -172,9 +172,9 @@ func Of(typeURL string) Service {
 	return Service{}
 }
 
-// Known reports whether a type has a service, in v3 or in v2, or is that of the list collections of one.
-func Known(typeURL string) bool {
-	if Of(typeURL).TypeURL != "" {
+// HasService reports whether a type has a service, in v3 or in v2, or is that of the list collections of one.
+func HasService(typeURL string) bool {
+	if ServiceOf(typeURL).TypeURL != "" {
 		return true
 	}
 	name := strings.TrimSuffix(strings.TrimPrefix(typeURL, typePrefix), collectionSuffix)

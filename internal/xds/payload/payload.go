@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	// What is shown as JSON can only be read with its type at hand.
-	_ "github.com/xdsrelay/xdsrelay/internal/apitypes"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	_ "github.com/xdsrelay/xdsrelay/internal/xds/apitypes"
 )
 
 // Unknown says how a payload is shown, at the top or within another, that cannot
