@@ -150,10 +150,12 @@ func (t *Table) versionsHeld(limit int) (map[string]string, bool) {
 func (t *Table) receivedVersion(key string, r *wire.Resource) (version string, ok bool) {
 	e := t.entries[key]
 	switch {
-	case e == nil:
-		return r.Shown(), len(t.aliases.of(key)) == 0
-	case t.asks(e):
+	case e == nil && len(t.aliases.of(key)) > 0:
+		return "", false
+	case r.Restored() || e != nil && t.asks(e):
 		return wire.Asked, true
+	case e == nil:
+		return r.Shown(), true
 	case t.serverVersions.reused(e, r) || e.res != nil && e.res.Version == r.Version:
 		return "", true // it stands for other content too (ACK-4)
 	}
