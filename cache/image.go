@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -9,7 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// Image is what a store holds at one revision, for a disk (SUR-1). It refers to the store's
+// Image is what a store holds at one revision, for a disk or another relay (SUR-1). It refers to the store's
 // immutable resources: it is cheap to take, and may be written without a lock.
 type Image struct {
 	Tables []TableImage
@@ -23,6 +24,9 @@ type Image struct {
 
 // Mark is a position in the changes of a store.
 type Mark struct{ revision, heartbeats, completed uint64 }
+
+// String is the same for the same mark, in one process.
+func (m Mark) String() string { return fmt.Sprintf("%d-%d-%d", m.revision, m.heartbeats, m.completed) }
 
 func markOf(j *journal) Mark { return Mark{j.revision, j.heartbeats, j.completed} }
 

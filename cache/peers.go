@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -9,16 +8,16 @@ import (
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// Peers is a store as relays see it that help each other while its control plane is away. The relay
-// asks peers for what clients want and the store lacks (Missing), and takes the answer as restored
-// content (Take). To a peer it gives what it has (Known), and asks nobody for it. Any goroutine may
+// Peers is a store as relays see it that help each other while its control plane is away. If clients
+// want something that the store lacks (Lacks), the relay asks peers for an image, and takes it as restored
+// content (Take). To a peer it gives its own (Snapshots.Image), and asks nobody for it. Any goroutine may
 // call the methods.
 type Peers struct{ store *Store }
 
 // Peers returns the side of a store for other relays.
 func (s *Store) Peers() Peers { return Peers{s} }
 
-// Wants counts what was wanted and not known. A number that grew says that Missing may have more.
+// Wants counts what was wanted and not known. A number that grew says that more may be lacking.
 func (p Peers) Wants() uint64 {
 	p.store.mu.RLock()
 	defer p.store.mu.RUnlock()
@@ -32,133 +31,51 @@ func (p Peers) Awaited() bool { return p.store.outage.awaited.Load() }
 // holds the store's lock.
 func (p Peers) Await(wanted any) bool { return p.store.outage.waits(wanted) }
 
-// Holds reports whether there is any content.
-func (p Peers) Holds() bool {
+// Holds is the number of resources.
+func (p Peers) Holds() int64 {
 	p.store.mu.RLock()
 	defer p.store.mu.RUnlock()
-	return p.store.usage.resources > 0
+	return p.store.usage.resources
 }
 
-// PeerWants is what a relay asks a peer for, of one type and one kind.
-type PeerWants struct {
-	TypeURL string
-	Kind    Kind
-	Names   []string // keys of names and globs, or "*"
-}
-
-// Missing lists what clients want, or the relay's own readers, and the store does not know. Without
+// Lacks reports whether clients want something, or the relay's own readers, that the store does not know. Without
 // a control plane nobody else can say it. What the server said is absent is known.
-func (p Peers) Missing() []PeerWants {
+func (p Peers) Lacks() bool {
 	s := p.store
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var all []PeerWants
-	for _, t := range slices.SortedFunc(maps.Values(s.tables), inOrder) {
-		w := PeerWants{TypeURL: t.typeURL, Kind: t.kind}
-		for key, c := range t.colls {
+	for _, t := range s.tables {
+		for _, c := range t.colls {
 			if c.demand.subscribedTo() && !c.hasWhole() {
-				w.Names = append(w.Names, key)
+				return true
 			}
 		}
-		if t.kind == ByName {
-			for key, e := range t.entries {
-				if e.wanted() && e.res == nil && e.Open() {
-					w.Names = append(w.Names, key)
-				}
+		if t.kind != ByName {
+			continue
+		}
+		for _, e := range t.entries {
+			if e.wanted() && e.res == nil && e.Open() {
+				return true
 			}
 		}
-		if len(w.Names) > 0 {
-			slices.Sort(w.Names)
-			all = append(all, w)
-		}
 	}
-	return all
+	return false
 }
 
-// Known finds what the store has of names and collections, and lists those of them that it does not
-// know. A collection is known if it has all members: from the server, or as restored content. Of one
-// that is not known the members are found that there are, also those that are held by their names only. Content that is not to be cached is not known (TTL-5). Known
-// changes nothing: no demand begins, and none ends.
-func (p Peers) Known(w PeerWants) (found []ResourceImage, unknown []string) {
-	s := p.store
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	k := known{listed: make(map[*wire.Resource]struct{})}
-	for _, key := range w.Names {
-		if !k.name(s, &w, key) {
-			unknown = append(unknown, key)
-		}
-	}
-	return k.found, unknown
-}
-
-// known gathers what is known. A resource that several names stand for is there once.
-type known struct {
-	found  []ResourceImage
-	listed map[*wire.Resource]struct{}
-}
-
-// name finds one name or collection, and reports whether it is known.
-func (k *known) name(s *Store, w *PeerWants, key string) bool {
-	if t := s.tables[tableKey{w.TypeURL, w.Kind}]; t != nil {
-		if c := t.colls[key]; c != nil {
-			return k.members(c)
-		}
-		for e := range t.unglobbed.entries[key] {
-			k.entry(e)
-		}
-		if k.entry(t.entries[key]) {
-			return true
-		}
-	}
-	// Names mean the same whether clients ask for them or for everything.
-	whole := s.tables[tableKey{w.TypeURL, WholeType}]
-	return whole != nil && k.entry(whole.entries[key])
-}
-
-// members finds what there is of a collection, and reports whether these are all members.
-func (k *known) members(c *Collection) bool {
-	whole := c.hasWhole()
-	for e := c.log.live.head; e != nil; e = e.next {
-		whole = k.entry(e) && whole
-	}
-	return whole
-}
-
-func (k *known) entry(e *Entry) bool {
-	if e == nil || e.res == nil || e.res.DoNotCache {
-		return false
-	}
-	if _, twice := k.listed[e.res]; !twice {
-		k.listed[e.res] = struct{}{}
-		k.found = append(k.found, e.image())
-	}
-	return true
-}
-
-// PeerAnswer is what a peer knows of PeerWants.
-type PeerAnswer struct {
-	PeerWants // Names: the collections among them of which Resources has all members
-	Resources []*wire.Resource
-}
-
-// Take puts what a peer gave into the store, all at once, as restored content (SUR-1). asOf is when
-// the peer knew it to be current. Nothing that is known is replaced, and nothing is removed. Nothing
-// is taken either where an incremental server was asked meanwhile: nothing was presented of what comes
-// now, so the server would not say that it is gone. taken is the number of resources that clients can
+// Take puts a peer's image into the store, all at once, as restored content (SUR-1): the server will be asked for it
+// as if clients had left it. asOf is when the peer knew it to be current. Nothing that is known is replaced, and
+// nothing is removed. Nothing is taken either where an incremental server was asked meanwhile: nothing was presented
+// of what comes now, so the server would not say that it is gone. taken is the number of resources that clients can
 // be served now.
-func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
+func (p Peers) Take(i *Image, asOf time.Time) (taken int) {
 	s := p.store
 	now := s.cache.Now()
-	updates := make([]*update, len(answers))
-	for n := range answers {
-		i := &TableImage{TypeURL: answers[n].TypeURL}
-		for _, r := range answers[n].Resources {
-			if r.HasPayload() && !r.DoNotCache {
-				i.Resources = append(i.Resources, ResourceImage{Resource: r.AsRestored()})
-			}
-		}
-		updates[n] = s.cache.restoring(i, now)
+	updates := make([]*update, len(i.Tables))
+	for n := range i.Tables {
+		x := &i.Tables[n]
+		x.SystemVersion = "" // it is for a stream of the peer
+		x.Resources = slices.DeleteFunc(x.Resources, func(r ResourceImage) bool { return !r.Resource.HasPayload() || r.Resource.DoNotCache })
+		updates[n] = s.cache.restoring(x, now)
 	}
 	s.change(func() {
 		s.changes.begin()
@@ -166,29 +83,41 @@ func (p Peers) Take(answers []PeerAnswer, asOf time.Time) (taken int) {
 			s.restored.asOf = asOf
 		}
 		for n, u := range updates {
-			t := s.tables[tableKey{answers[n].TypeURL, answers[n].Kind}]
-			if u == nil || t == nil || (t.upstream.spoken && !s.source.State) {
+			if u == nil {
 				continue
 			}
-			taken += u.lend(t, answers[n].Names)
+			x := &i.Tables[n]
+			again := *u
+			again.keys = slices.Clone(u.keys)
+			taken += u.lend(s.Table(x.TypeURL, x.Kind), x)
+			// Names mean the same whether clients ask for them or for everything.
+			if named := s.tables[tableKey{x.TypeURL, ByName}]; x.Kind == WholeType && named != nil {
+				taken += again.lend(named, &TableImage{Kind: ByName, Resources: x.Resources})
+			}
 		}
 	})
 	s.demandSignal.send() // the session asks when to Settle: a ttl may run now
 	return taken
 }
 
-// lend applies what a peer gave. whole are the collections that it knows all members of. The caller
-// holds the locks.
-func (u *update) lend(t *Table, whole []string) int {
+// lend applies what a peer gave. The caller holds the locks.
+func (u *update) lend(t *Table, i *TableImage) int {
+	if t.upstream.spoken && !t.store.source.State {
+		return 0
+	}
 	before, known := t.upstream.restored, t.store.journal.revision
-	for i, r := range u.response.Resources {
-		if u.keys[i] != badKey && t.settledBefore(u.keys[i], r) {
-			u.keys[i] = badKey
+	begun := t.begin(i)
+	for n, r := range u.response.Resources {
+		if u.keys[n] != badKey && t.settledBefore(u.keys[n], r) {
+			u.keys[n] = badKey
 		}
 	}
 	u.apply(t)
-	for _, key := range whole {
-		if c := t.colls[key]; c != nil && !c.quiet.synced {
+	for n := range i.Resources {
+		t.date(u.keys[n], &i.Resources[n])
+	}
+	for _, key := range i.Collections {
+		if c := t.colls[key]; c != nil && !c.quiet.synced && !slices.Contains(i.Lacking, key) {
 			c.restored.is, c.restored.whole = true, true
 			t.store.changes.add(c)
 			c.ringFollowers()
@@ -200,6 +129,7 @@ func (u *update) lend(t *Table, whole []string) int {
 			c.haveParts()
 		}
 	}
+	releaseIdle(begun)
 	return t.upstream.restored - before
 }
 
@@ -231,7 +161,7 @@ func (p Peers) Due(wants uint64) bool {
 	return o.asked.Load() < wants
 }
 
-// Asked says that all peers were asked for what Missing listed when Wants was a number. Clients that
+// Asked says that all peers were asked for what was wanted when Wants was a number. Clients that
 // still wait for that are told of the outage, if there is one (ABS-2). What was wanted meanwhile is to be
 // asked for first, and keeps nobody else waiting.
 func (p Peers) Asked(wants uint64) {

@@ -1,7 +1,7 @@
 package cache
 
 import (
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,16 +10,23 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// gives takes what a peer knows of names, or of collections that it has all members of.
+// gives takes a peer's image of names, and of collections that it has all members of.
 func (k *kept) gives(asOf time.Time, kind Kind, whole []string, resources ...*wire.Resource) int {
 	k.Helper()
-	n := k.store.Peers().Take([]PeerAnswer{{PeerWants{cds, kind, whole}, resources}}, asOf)
+	i := TableImage{TypeURL: cds, Kind: kind, Collections: whole}
+	for _, r := range resources {
+		i.Resources = append(i.Resources, ResourceImage{Resource: r.AsRestored()})
+		if kind == ByName {
+			i.Names = append(i.Names, strings.Clone(r.Name)) // in an image they are apart
+		}
+	}
+	n := k.store.Peers().Take(&Image{Tables: []TableImage{i}}, asOf)
 	k.check()
 	return n
 }
 
 // Peers are asked for what clients want and nobody has answered (ABS-3). Subscriptions to that are counted.
-func TestMissing_ABS3(t *testing.T) {
+func TestLacks_ABS3(t *testing.T) {
 	k := newKeptOf(t, Source{Quiet: time.Second, Peers: true})
 	l := k.listener(NeedsStream)
 	p := k.store.Peers()
@@ -43,27 +50,33 @@ func TestMissing_ABS3(t *testing.T) {
 	other := k.listener(NeedsStream)
 	counts("what is known", 0, func() { other.watch("present"); other.watch("absent") })
 	counts("what the server left open", 1, func() { other.watch("left open") })
-	missing := p.Missing()
-	if len(missing) != 1 || missing[0].Kind != ByName || !slices.Equal(missing[0].Names, []string{"left open", "unknown"}) {
-		t.Errorf("missing is %+v", missing)
+	l.unwatch("unknown")
+	if !p.Lacks() {
+		t.Error("what the server left open is not lacking")
+	}
+	l.unwatch("left open")
+	other.unwatch("left open")
+	if p.Lacks() {
+		t.Error("something is lacking, and all that clients want is known")
+	}
+	l.follow(glob)
+	if !p.Lacks() {
+		t.Error("a collection without an answer is not lacking")
 	}
 }
 
-// Nothing is taken from a peer that nobody wants, or that must not be kept (SUR-1, TTL-5).
+// An image is taken as a whole, as from a disk, but for what must not be kept (SUR-1, TTL-5).
 func TestTake_SUR1_TTL5(t *testing.T) {
 	k := newKept(t)
 	l := k.listener(NeedsStream)
-	if n := k.gives(time.Now(), ByName, nil, words.Resource(cds, "a@1")); n != 0 || len(k.store.tables) != 0 {
-		t.Errorf("of a type that nobody wants %d resources were taken", n)
-	}
 	for _, name := range []string{"a", "b", "c"} {
 		l.watch(name)
 	}
 	l.follow(glob)
 	n := k.gives(time.Now(), ByName, []string{glob, "xdstp://x/envoy.config.cluster.v3.Cluster/other/*"},
-		words.Resource(cds, "a@1"), words.Resource(cds, "=b@1"), words.Resource(cds, "c@1!"), words.Resource(cds, name+"@1"))
-	if n != 2 {
-		t.Errorf("%d resources were taken, want a name and a member", n)
+		words.Resource(cds, "a@1"), words.Resource(cds, "=b@1"), words.Resource(cds, "c@1!"), words.Resource(cds, "idle@1"), words.Resource(cds, name+"@1"))
+	if n != 3 {
+		t.Errorf("%d resources were taken, want a name, a member, and one that nobody wants yet", n)
 	}
 	for _, name := range []string{"b", "c"} {
 		if e := k.store.FindTable(cds, ByName).Find(name); e.state != Unknown {
@@ -73,6 +86,36 @@ func TestTake_SUR1_TTL5(t *testing.T) {
 	c := k.store.FindTable(cds, ByName).colls[glob]
 	if !c.Restored() || !c.hasWhole() {
 		t.Error("the collection is not taken for whole")
+	}
+	before := k.store.Peers().Wants()
+	l.watch("idle")
+	if k.store.Peers().Wants() != before {
+		t.Error("peers are to be asked again for what they gave")
+	}
+}
+
+// Names mean the same whether clients ask for them or for everything.
+func TestTakeOfWholeType_SUR1(t *testing.T) {
+	k := newKept(t)
+	k.listener(NeedsStream).watch("a")
+	if n := k.gives(time.Now(), WholeType, []string{Wildcard}, words.Resource(cds, "a@1"), words.Resource(cds, "b@1")); n != 3 {
+		t.Errorf("%d resources were taken, want two of the type, and one of them by its name", n)
+	}
+	if e := k.store.FindTable(cds, ByName).Find("a"); e.res == nil || !e.Restored() {
+		t.Error("the name is not taken")
+	}
+}
+
+// A peer's clock may be ahead: nothing was received in the future.
+func TestTakeFromTheFuture_SUR1(t *testing.T) {
+	k := newKept(t)
+	k.listener(NeedsStream).watch("a")
+	now := k.store.cache.Now()
+	k.store.Peers().Take(&Image{Tables: []TableImage{{
+		TypeURL: cds, Kind: ByName, Resources: []ResourceImage{{Resource: words.Resource(cds, "a@1").AsRestored(), Received: now.Add(time.Hour)}},
+	}}}, now)
+	if e := k.store.FindTable(cds, ByName).Find("a"); e.res == nil || e.received > k.store.cache.Now().UnixNano() {
+		t.Errorf("it was received %s ahead", time.Duration(e.received-now.UnixNano()))
 	}
 }
 

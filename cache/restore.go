@@ -39,6 +39,9 @@ func (k Snapshots) Restore(i *Image, asOf time.Time) (restored int) {
 func (c *Cache) restoring(i *TableImage, now time.Time) *update {
 	alive := i.Resources[:0]
 	for _, r := range i.Resources {
+		if r.Received.After(now) {
+			r.Received = now
+		}
 		if r.Deadline.IsZero() || now.Before(r.Deadline) {
 			alive = append(alive, r)
 		}
@@ -61,22 +64,10 @@ func (c *Cache) restoring(i *TableImage, now time.Time) *update {
 func (u *update) restore(s *Store, i *TableImage) int {
 	t := s.Table(i.TypeURL, i.Kind)
 	before := t.upstream.restored
-	var begun []*demand
+	begun := t.begin(i)
 	for _, key := range i.Collections {
-		if t.colls[key] == nil && (key == Wildcard) == (t.kind == WholeType) {
-			c := t.Collection(key)
-			begun = append(begun, c.demand)
-		}
 		if c := t.colls[key]; c != nil {
 			c.restored.is, c.restored.whole = true, !slices.Contains(i.Lacking, key)
-		}
-	}
-	if t.kind == ByName {
-		for _, key := range i.Names {
-			if e := t.Entry(key); e.extra.demand == nil {
-				e.setDemand(t.newDemand(e, nil))
-				begun = append(begun, e.extra.demand)
-			}
 		}
 	}
 	u.apply(t)
@@ -90,12 +81,37 @@ func (u *update) restore(s *Store, i *TableImage) int {
 	for _, c := range t.colls {
 		c.holdsPart()
 	}
+	releaseIdle(begun)
+	return t.upstream.restored - before
+}
+
+// begin has the server asked for the names and collections of an image, as if clients wanted them. What it begins is for
+// releaseIdle, once the image is applied.
+func (t *Table) begin(i *TableImage) (begun []*demand) {
+	for _, key := range i.Collections {
+		if t.colls[key] == nil && (key == Wildcard) == (t.kind == WholeType) {
+			begun = append(begun, t.Collection(key).demand)
+		}
+	}
+	if t.kind != ByName {
+		return begun
+	}
+	for _, key := range i.Names {
+		if e := t.Entry(key); e.extra.demand == nil {
+			e.setDemand(t.newDemand(e, nil))
+			begun = append(begun, e.extra.demand)
+		}
+	}
+	return begun
+}
+
+// releaseIdle has demand be idle that no client has.
+func releaseIdle(begun []*demand) {
 	for _, i := range begun {
 		if i.alive() && !i.subscribedTo() {
 			i.release()
 		}
 	}
-	return t.upstream.restored - before
 }
 
 // date gives the entries that a restored resource serves the times that it had.

@@ -103,7 +103,7 @@ func TestDiff_everyKey(t *testing.T) {
 	whole := func() *Config {
 		c := Default()
 		c.Server.TLS, c.Admin.TLS = &ServerTLS{SPIFFE: new(SPIFFE)}, &ServerTLS{SPIFFE: new(SPIFFE)}
-		c.Peers.TLS.SPIFFE = new(ClientSPIFFE)
+		c.Peers.TLS.SPIFFE = new(SPIFFE)
 		u := DefaultUpstream()
 		u.Name, u.TLS, u.Credentials.SPIFFE = "a", &UpstreamTLS{SPIFFE: new(ClientSPIFFE)}, new(TokenSPIFFE)
 		c.Upstreams = []Upstream{u}

@@ -78,7 +78,7 @@ func rowOf(rows map[string][]string, path string) string {
 	}
 	return strings.NewReplacer(
 		"server.listeners[].access.", "access.", "server.listeners[].identity.jwt", "server.identity.jwt",
-		"server.listeners[].tls.", "server.tls.", "peers.tls.spiffe.", "upstreams[].tls.spiffe.",
+		"server.listeners[].tls.", "server.tls.", "peers.tls.spiffe.", "server.tls.spiffe.",
 		"access.tests[].peer.", "aggregation.tests[].peer.",
 	).Replace(path)
 }

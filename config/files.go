@@ -44,7 +44,7 @@ func (c *Config) CheckFiles() error {
 		}
 		k.exists(fmt.Sprintf("upstreams[%d].path", i), u.Path)
 	}
-	k.clientFiles("peers.tls", &c.Peers.TLS)
+	k.serverFiles("peers.tls", &ServerTLS{CertFile: c.Peers.TLS.CertFile, KeyFile: c.Peers.TLS.KeyFile, SPIFFE: c.Peers.TLS.SPIFFE})
 	k.peersFile(c)
 	if c.Cache.Dir != "" {
 		if err := files.Usable(c.Cache.Dir); err != nil {
@@ -90,17 +90,14 @@ func (c *Config) OpenFiles() (all []*Error) {
 	return all
 }
 
-// peersFile checks that the file of the CAs of relays that may ask has none that another listener takes.
+// peersFile checks that the file of the CAs of relays has none that a listener takes.
 func (k *checker) peersFile(c *Config) {
-	l, at := c.peersListener()
-	if l == nil || l.TLS == nil {
-		return
-	}
-	own, others := certificatesIn(l.TLS.ClientCAFile), c.otherTLS(l)
+	k.roots("peers.tls.ca_file", c.Peers.TLS.CAFile)
+	own, others := certificatesIn(c.Peers.TLS.CAFile), c.otherTLS()
 	for _, other := range slices.Sorted(maps.Keys(others)) {
 		for _, cert := range certificatesIn(others[other].ClientCAFile) {
 			if slices.ContainsFunc(own, cert.Equal) {
-				k.fail(at+".tls.client_ca_file", "expected a CA that %s.client_ca_file does not have: relays ask at this listener (peers.listener), and both files have %q", other, cert.Subject)
+				k.fail("peers.tls.ca_file", "expected a CA that %s.client_ca_file does not have: both files have %q, and a client of it could pass for a relay", other, cert.Subject)
 			}
 		}
 	}

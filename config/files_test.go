@@ -83,7 +83,7 @@ test.yaml:33:28: upstreams[5].tls.spiffe.socket: reading DIR/missing.sock: no su
 	}
 }
 
-// A CA is no CA of relays alone if another listener's file has it too, beside others.
+// A CA is no CA of relays alone if the file of a listener has it too, beside others.
 func TestCheckFilesOfPeers_ACC1(t *testing.T) {
 	dir, relays, clients := pki.NewFolder(t), pki.NewAuthority(t, "relays"), pki.NewAuthority(t, "clients")
 	dir.PutPair("a", clients.Server("a.test"))
@@ -94,15 +94,13 @@ func TestCheckFilesOfPeers_ACC1(t *testing.T) {
 upstreams: [{name: a, default: true, endpoints: ["a:1"]}]
 server:
   tls: {cert_file: DIR/a.crt, key_file: DIR/a.key, client_ca_file: `+clientCA+`}
-  listeners:
-    - {name: relays, listen: ":2", tls: {cert_file: DIR/a.crt, key_file: DIR/a.key, client_ca_file: DIR/relays.crt}}
-peers: {listener: relays, identities: [spiffe://td/relay]}
+peers: {listen: ":2", identities: [spiffe://td/relay], tls: {cert_file: DIR/a.crt, key_file: DIR/a.key, ca_file: DIR/relays.crt}}
 `, "DIR/", dir.Path("")+"/")).CheckFiles()
 	}
 	if err := check(theirs); err != nil {
 		t.Errorf("ACC-1: a CA of its own: %v", err)
 	}
-	const want = `server.listeners[0].tls.client_ca_file: expected a CA that server.tls.client_ca_file does not have: relays ask at this listener (peers.listener), and both files have "CN=relays"`
+	const want = `peers.tls.ca_file: expected a CA that server.tls.client_ca_file does not have: both files have "CN=relays", and a client of it could pass for a relay`
 	if err := check(both); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("ACC-1: a CA of clients too: %v, want %s", err, want)
 	}

@@ -157,7 +157,7 @@ func (l *layers) emptySPIFFE(c *Config) {
 		}
 	}
 	if _, given := l.from["peers.tls.spiffe"]; given && c.Peers.TLS.SPIFFE == nil {
-		c.Peers.TLS.SPIFFE = new(ClientSPIFFE)
+		c.Peers.TLS.SPIFFE = new(SPIFFE)
 	}
 }
 

@@ -94,8 +94,8 @@ func (l *Listener) verifiesCertificates() bool { return l.TLS != nil && l.TLS.ve
 
 // listeners checks server.listeners, and that no two listen on the same address.
 func (k *checker) listeners(c *Config) {
-	paths := []string{"server.listen", "server.rest_listen", "admin.listen", "admin.probes_listen"}
-	addresses := []string{c.Server.Listen, c.Server.RESTListen, c.Admin.Listen, c.Admin.ProbesListen}
+	paths := []string{"server.listen", "server.rest_listen", "admin.listen", "admin.probes_listen", "peers.listen"}
+	addresses := []string{c.Server.Listen, c.Server.RESTListen, c.Admin.Listen, c.Admin.ProbesListen, c.Peers.Listen}
 	names := map[string]string{DefaultListenerName: "server"}
 	for i := range c.Server.Listeners {
 		l, at := &c.Server.Listeners[i], fmt.Sprintf("server.listeners[%d]", i)

@@ -92,7 +92,7 @@ func TestParseEveryKey(t *testing.T) {
 				TLS: &ServerTLS{SPIFFE: &SPIFFE{Socket: "unix:///run/spire/agent.sock", TrustDomains: []string{"example.org", "partner.example"}}},
 			}, {
 				Name: "relays", Listen: ":18447", SocketMode: 0o660, Protocol: ProtocolGRPC, Identity: Identity{Recheck: Duration(5 * time.Minute)},
-				TLS: &ServerTLS{CertFile: "p.pem", KeyFile: "p.key", ClientCAFile: "relays.pem"},
+				TLS: &ServerTLS{CertFile: "p.pem", KeyFile: "p.key", ClientCAFile: "edge.pem"},
 			}},
 		},
 		Admin: Admin{
@@ -192,8 +192,8 @@ func TestParseEveryKey(t *testing.T) {
 		Ready: Ready{Unserved: UnservedOff},
 		Peers: Peers{
 			Addresses: []string{"relays.xds.svc:18443", "192.0.2.9:18443"}, Identities: []string{"spiffe://td/relay", "urn:example:relay"},
-			Listener: "relays", MaxBytes: 64 * MiB,
-			TLS: UpstreamTLS{CAFile: "relays.pem", CertFile: "p.pem", KeyFile: "p.key", ServerName: "relays"},
+			Listen: ":18448", Secrets: true, MaxBytes: 64 * MiB,
+			TLS: PeersTLS{CAFile: "relays.pem", CertFile: "p.pem", KeyFile: "p.key"},
 		},
 		Cache:   Cache{MaxResources: 18, MaxBytes: 19 * MiB, Idle: Duration(20 * time.Minute), Generations: 21, Dir: "/var/lib/xdsrelay", SnapshotEvery: Duration(45 * time.Second)},
 		Resolve: Resolve{AlternativeAfter: Duration(25 * time.Second)},
@@ -260,7 +260,7 @@ func TestParseSPIFFE(t *testing.T) {
 server: {tls: {spiffe: %[1]s}, listeners: [{name: l, listen: ":1", tls: {spiffe: %[1]s}}]}
 admin: {tls: {spiffe: %[1]s}}
 upstreams: [{name: a, default: true, endpoints: ["a:1"], tls: {spiffe: %[2]s}}]
-peers: {addresses: ["b:1"], tls: {spiffe: %[2]s}}
+peers: {addresses: ["b:1"], identities: [spiffe://td/r], tls: {spiffe: %[1]s}}
 `
 	const server = "{socket: unix:///run/a, trust_domains: [td, other.td]}"
 	const client = "{socket: unix:///run/a, trust_domains: [td, other.td], server_ids: [spiffe://td/a]}"
@@ -277,8 +277,8 @@ peers: {addresses: ["b:1"], tls: {spiffe: %[2]s}}
 	} {
 		c := mustParse(t, fmt.Sprintf(sections, tt.server, tt.client))
 		listener, upstream := &ServerTLS{SPIFFE: &tt.ours}, &UpstreamTLS{SPIFFE: &tt.theirs}
-		got := []any{c.Server.TLS, c.Server.Listeners[0].TLS, c.Admin.TLS, c.Upstreams[0].TLS, &c.Peers.TLS}
-		if diff := cmp.Diff([]any{listener, listener, listener, upstream, upstream}, got); diff != "" {
+		got := []any{c.Server.TLS, c.Server.Listeners[0].TLS, c.Admin.TLS, &ServerTLS{SPIFFE: c.Peers.TLS.SPIFFE}, c.Upstreams[0].TLS}
+		if diff := cmp.Diff([]any{listener, listener, listener, listener, upstream}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.server, diff)
 		}
 		for _, l := range c.Server.AllListeners() {

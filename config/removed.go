@@ -8,6 +8,9 @@ import (
 // removed lists the keys that an earlier version had, as docs/configuration.md wrote their paths.
 // A file or a variable that has one is answered with removedMessage.
 var removed = []string{
+	"peers.listener",
+	"peers.tls.server_name",
+	"peers.tls.spiffe.server_ids",
 	"resolve.max_redirects",
 	"upstreams[].nack_acks",
 	"upstreams[].redirects",

@@ -26,7 +26,6 @@ func (c *Config) Warnings() []*Error {
 			w.anyServer(fmt.Sprintf("upstreams[%d].tls.spiffe", i), t.SPIFFE)
 		}
 	}
-	w.anyServer("peers.tls.spiffe", c.Peers.TLS.SPIFFE)
 	return append(w.all, c.unread...)
 }
 

@@ -30,9 +30,8 @@ admin: {listen: "LOCALHOST.:3"}
 		}},
 		"clients of whom nothing is known": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}}\n", []string{"3:18: server.listen: whoever reaches :1 can present any node"}},
 		"SPIFFE":                           {upstream + "server: {listen: \":1\", tls: {spiffe: {}}}\nadmin: {listen: \":2\", tls: {spiffe: {}}}\n", nil},
-		"ACC-1 any workload": {plain(", tls: {spiffe: {trust_domains: [td]}}") + "peers: {addresses: [\"b:1\"], tls: {spiffe: {}}}\n", []string{
+		"ACC-1 any workload": {plain(", tls: {spiffe: {trust_domains: [td]}}"), []string{
 			"2:75: upstreams[0].tls.spiffe: every workload of the trust domain can pose as the server",
-			"peers.tls.spiffe: every workload",
 		}},
 		"ACC-1 one workload": {plain(", tls: {spiffe: {server_ids: [spiffe://td/a]}}"), nil},
 		"mutual TLS":         {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b, client_ca_file: c}}\n", nil},

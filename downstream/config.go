@@ -66,9 +66,8 @@ type shared struct {
 	siblings   siblings
 
 	retirements retirements
-	identified  func(g grpc.ServerStream) (grpc.ServerStream, error)                          // see Server.Identified; nil: none
-	peers       func(g grpc.ServerStream) (exchange func(grpc.ServerStream) error, err error) // see Server.AnswerPeers; nil: none
-	admission   Admission                                                                     // see Admit; nil: everybody joins
+	identified  func(g grpc.ServerStream) (grpc.ServerStream, error) // see Server.Identified; nil: none
+	admission   Admission                                            // see Admit; nil: everybody joins
 }
 
 func newShared(c Config) *shared {

@@ -40,9 +40,8 @@ func EndStream(g grpc.ServerStream, err error) {
 var errManyWatches = status.Error(codes.ResourceExhausted, "the connection has as many calls of this method as it may have: a client needs one for each service that it watches")
 
 // pass lets a stream through of which nothing has been read, or says why not: its method has a row, there is memory,
-// its messages are bounded, and its context says who the client is. exchange is not nil for a stream of another relay,
-// and serves it instead of the method's handler.
-func (s *Server) pass(g grpc.ServerStream) (_ grpc.ServerStream, may *row, exchange func(grpc.ServerStream) error, err error) {
+// its messages are bounded, and its context says who the client is.
+func (s *Server) pass(g grpc.ServerStream) (_ grpc.ServerStream, may *row, err error) {
 	method, _ := grpc.MethodFromServerStream(g)
 	may, ok := rows[method]
 	switch a := s.shared.admission; {
@@ -54,18 +53,13 @@ func (s *Server) pass(g grpc.ServerStream) (_ grpc.ServerStream, may *row, excha
 		err = a.Room()
 	}
 	if err != nil {
-		return nil, may, nil, s.turnedBack(g, err)
+		return nil, may, s.turnedBack(g, err)
 	}
 	g = s.shared.receiving(g, cmp.Or(may.bytes, s.shared.config.MaxReceiveSize))
 	if f := s.shared.identified; f != nil {
-		if g, err = f(g); err != nil {
-			return nil, may, nil, err
-		}
+		g, err = f(g)
 	}
-	if f := s.shared.peers; f != nil && !may.health {
-		exchange, err = f(g)
-	}
-	return g, may, exchange, err
+	return g, may, err
 }
 
 // gate registers services of other packages. Each of their methods is a call, whose panics end it alone.
@@ -102,12 +96,9 @@ func (a gate) handler(service, method string, serve grpc.StreamHandler) grpc.Str
 	}
 	return func(impl any, g grpc.ServerStream) (err error) {
 		defer a.server.shared.safety.panics.Catch(part, func(e *logs.PanicError) { err = failed(e) })
-		passed, may, exchange, err := a.server.pass(g)
-		switch {
-		case err != nil:
+		passed, may, err := a.server.pass(g)
+		if err != nil {
 			return err
-		case exchange != nil:
-			return a.server.call(passed, may, exchange)
 		}
 		return a.server.call(passed, may, func(g grpc.ServerStream) error { return serve(impl, g) })
 	}
@@ -133,7 +124,7 @@ func (s *Server) call(g grpc.ServerStream, may *row, serve func(grpc.ServerStrea
 	return serve(c)
 }
 
-// call is a stream of another service than those of discovery, or of another relay.
+// call is a stream of another service than those of discovery.
 type call struct {
 	grpc.ServerStream
 

@@ -324,27 +324,3 @@ func TestRows_LIM3(t *testing.T) {
 		}
 	}, bounded(100), func(c *Config) { c.DebugServices = true })
 }
-
-// A stream of another relay takes the place of a stream, and a health check is answered at each listener.
-func TestPeers_LIM1(t *testing.T) {
-	bubble(t, func(h *harness) {
-		h.server.AnswerPeers(func(grpc.ServerStream) (func(grpc.ServerStream) error, error) {
-			return func(g grpc.ServerStream) error {
-				<-g.Context().Done()
-				return g.Context().Err()
-			}, nil
-		})
-		conn := h.dial()
-		const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
-		ctx, cancel := context.WithCancel(h.Context())
-		defer cancel()
-		h.callsOnly(ctx, conn, method)
-		h.quiet()
-		if err := h.watch(h.Context(), conn, ""); err != nil {
-			h.Errorf("health that is watched: %v", err)
-		}
-		if err := h.callsOnly(h.Context(), conn, method).RecvMsg(new(healthpb.HealthCheckResponse)); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "limits.streams") {
-			h.Errorf("a stream beyond the limit ends with %v", err)
-		}
-	}, bounded(2))
-}

@@ -17,7 +17,6 @@ import (
 type row struct {
 	bytes   int       // of a message; 0: Config.MaxReceiveSize
 	watches int       // of one connection at a time; 0: as many as it may have streams
-	health  bool      // the listener for relays alone has it too
 	brief   bool      // it begins although memory is short: it keeps nothing, and an orchestrator restarts a relay that does not answer
 	part    logs.Part // whose panics they are
 	refused error     // why no stream of the method begins; nil: it does
@@ -41,9 +40,9 @@ var rows = addDiscovery(map[string]*row{
 	"/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats": {bytes: otherBytes, part: logs.PartLoadReports},
 	"/envoy.service.load_stats.v2.LoadReportingService/StreamLoadStats": {bytes: otherBytes, part: logs.PartLoadReports},
 
-	healthpb.Health_Check_FullMethodName: {bytes: checkBytes, health: true, brief: true, part: logs.PartClient},
-	healthpb.Health_List_FullMethodName:  {bytes: checkBytes, health: true, brief: true, part: logs.PartClient},
-	healthpb.Health_Watch_FullMethodName: {bytes: checkBytes, health: true, watches: 8, part: logs.PartClient},
+	healthpb.Health_Check_FullMethodName: {bytes: checkBytes, brief: true, part: logs.PartClient},
+	healthpb.Health_List_FullMethodName:  {bytes: checkBytes, brief: true, part: logs.PartClient},
+	healthpb.Health_Watch_FullMethodName: {bytes: checkBytes, watches: 8, part: logs.PartClient},
 
 	reflection.ServerReflection_ServerReflectionInfo_FullMethodName:      {bytes: otherBytes, part: logs.PartClient},
 	reflectionalpha.ServerReflection_ServerReflectionInfo_FullMethodName: {bytes: otherBytes, part: logs.PartClient},

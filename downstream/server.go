@@ -117,12 +117,6 @@ func NewServer(c Config) *Server {
 	return s
 }
 
-// AnswerPeers has f called for each stream before anything of it is read, unless it is of a health check. The error
-// says why it ends. exchange is not nil for a stream that is no client's, and serves it. It is to be called before Serve.
-func (s *Server) AnswerPeers(f func(g grpc.ServerStream) (exchange func(grpc.ServerStream) error, err error)) {
-	s.shared.peers = f
-}
-
 // Contain has panics caught: one in the serving of a client ends its stream with INTERNAL, or its
 // poll with 500 (SUR-6). suspect is told then of each store that the client used, from any goroutine.
 // It must not block. Contain is to be called before Serve.
@@ -155,12 +149,9 @@ func (s *Server) describe(v *xds.Service) *grpc.ServiceDesc {
 			StreamName: m.name, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, g grpc.ServerStream) (err error) {
 				defer s.shared.safety.panics.Catch(logs.PartClient, func(e *logs.PanicError) { err = failed(e) })
-				g, may, exchange, err := s.pass(g)
-				switch {
-				case err != nil:
+				g, _, err = s.pass(g)
+				if err != nil {
 					return err
-				case exchange != nil:
-					return s.call(g, may, exchange)
 				}
 				return s.serve(g, &variant{m.form, v})
 			},
@@ -168,7 +159,7 @@ func (s *Server) describe(v *xds.Service) *grpc.ServiceDesc {
 	}
 	if v.Fetch != "" {
 		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: v.Fetch, Handler: func(_ any, g grpc.ServerStream) error {
-			_, _, _, err := s.pass(g)
+			_, _, err := s.pass(g)
 			return err
 		}})
 	}

@@ -128,6 +128,13 @@ func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Conf
 			t.Fatal(err)
 		}
 	}
+	if cfg.Peers.Listen != "" {
+		lis, err := sockets.Listen(t.Context(), cfg.Peers.Listen, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ServePeers(lis)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	tr := &testRelay{

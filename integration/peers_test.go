@@ -1,12 +1,22 @@
 package integration
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
 	"maps"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
@@ -24,44 +34,37 @@ const peerID = "spiffe://relays.example/relay"
 
 // peerGroup is relays that are peers of each other.
 type peerGroup struct {
-	fleet   *pki.Authority // of clients, and of servers
-	relays  *pki.Authority // of relays that ask
-	dir     *pki.Folder
-	plane   string // address of the control plane
-	members []string
-	asked   map[string]string // where a member is asked, by its address for clients
-	shown   tls.Certificate   // by clients
+	fleet  *pki.Authority // of clients, and of servers
+	relays *pki.Authority // of relays as peers
+	dir    *pki.Folder
+	plane  string // address of the control plane
+	asked  []string
+	shown  tls.Certificate // by clients
 	// Workload APIs, one for clients and one for relays; nil: there are files.
 	api, asking *workloads.API
 }
 
 func newPeerGroup(t *testing.T, plane string) *peerGroup {
 	t.Helper()
-	g := &peerGroup{fleet: pki.NewAuthority(t, "fleet"), relays: pki.NewAuthority(t, "relays"), dir: pki.NewFolder(t), plane: plane, asked: make(map[string]string)}
+	g := &peerGroup{fleet: pki.NewAuthority(t, "fleet"), relays: pki.NewAuthority(t, "relays"), dir: pki.NewFolder(t), plane: plane}
 	g.dir.PutCA("fleet", g.fleet)
 	g.dir.PutCA("relays", g.relays)
 	g.dir.PutPair("server", g.fleet.Server(relayHost))
-	g.dir.PutPair("relay", g.relays.Client("relay", pki.URI(peerID)))
+	g.dir.PutPair("relay", g.relays.SVID(peerID))
 	g.shown = g.fleet.Client("client", pki.URI("spiffe://example.org/client"))
 	return g
 }
 
-// configure has a relay ask all members, itself too, as a headless service would have it. Members ask at its listener
-// for them.
-func (g *peerGroup) configure(c *config.Config, address string) {
+// configure has a relay ask all members, itself too, as a headless service would have it.
+func (g *peerGroup) configure(c *config.Config, asked string) {
 	impatient(c)
 	c.Server.TLS = &config.ServerTLS{CertFile: g.dir.Path("server.crt"), KeyFile: g.dir.Path("server.key"), ClientCAFile: g.dir.Path("fleet.crt")}
-	l := config.DefaultListener()
-	l.Name, l.Listen = "relays", g.asked[address]
-	l.TLS = &config.ServerTLS{CertFile: g.dir.Path("server.crt"), KeyFile: g.dir.Path("server.key"), ClientCAFile: g.dir.Path("relays.crt")}
-	c.Peers.Listener, c.Peers.Addresses, c.Peers.Identities = l.Name, g.members, []string{peerID}
-	c.Peers.TLS = config.UpstreamTLS{CAFile: g.dir.Path("fleet.crt"), CertFile: g.dir.Path("relay.crt"), KeyFile: g.dir.Path("relay.key"), ServerName: relayHost}
+	c.Peers.Listen, c.Peers.Addresses, c.Peers.Identities, c.Peers.Secrets = asked, g.asked, []string{peerID}, true
+	c.Peers.TLS = config.PeersTLS{CAFile: g.dir.Path("relays.crt"), CertFile: g.dir.Path("relay.crt"), KeyFile: g.dir.Path("relay.key")}
 	if g.api != nil {
 		c.Server.TLS = &config.ServerTLS{SPIFFE: &config.SPIFFE{Socket: g.api.Socket()}}
-		l.TLS = &config.ServerTLS{SPIFFE: &config.SPIFFE{Socket: g.asking.Socket(), TrustDomains: []string{"relays.example"}}}
-		c.Peers.TLS = config.UpstreamTLS{SPIFFE: &config.ClientSPIFFE{Socket: g.asking.Socket(), ServerIDs: []string{peerID}}}
+		c.Peers.TLS = config.PeersTLS{SPIFFE: &config.SPIFFE{Socket: g.asking.Socket()}}
 	}
-	c.Server.Listeners = []config.Listener{l}
 }
 
 // byAgent has the relays take their certificates from SPIFFE Workload APIs.
@@ -74,24 +77,20 @@ func (g *peerGroup) byAgent(t *testing.T) {
 	g.asking.Start()
 }
 
-// listen reserves the addresses of n members.
-func (g *peerGroup) listen(t *testing.T, n int) []net.Listener {
+// listen reserves the addresses of n members, for clients.
+func (g *peerGroup) listen(t *testing.T, n int) (all []net.Listener) {
 	t.Helper()
-	var all []net.Listener
 	for range n {
-		lis := ports.Listen(t)
-		asked := fmt.Sprint("127.0.0.1:", ports.Free(t))
-		all, g.members = append(all, lis), append(g.members, asked)
-		g.asked[lis.Addr().String()] = asked
+		all, g.asked = append(all, ports.Listen(t)), append(g.asked, fmt.Sprint("127.0.0.1:", ports.Free(t)))
 	}
 	return all
 }
 
-// start starts a member; change may be nil.
-func (g *peerGroup) start(t *testing.T, lis net.Listener, change func(*config.Config)) *testRelay {
+// start starts the member n; change may be nil.
+func (g *peerGroup) start(t *testing.T, lis net.Listener, n int, change func(*config.Config)) *testRelay {
 	t.Helper()
 	return startRelayAt(t, lis, ports.Listen(t), func(c *config.Config) {
-		g.configure(c, lis.Addr().String())
+		g.configure(c, g.asked[n])
 		if change != nil {
 			change(c)
 		}
@@ -164,7 +163,7 @@ func testPeers(t *testing.T, v variant, policy config.Policy, api config.APIType
 		c.Aggregation.Otherwise = policy
 		c.Upstreams[0].APIType = api
 	}
-	relay, peer := g.start(t, lis[0], change), g.start(t, lis[1], change)
+	relay, peer := g.start(t, lis[0], 0, change), g.start(t, lis[1], 1, change)
 	for _, r := range []*testRelay{relay, peer} {
 		c := g.client(t, v, r, "client")
 		asksForAll(c)
@@ -174,7 +173,7 @@ func testPeers(t *testing.T, v variant, policy config.Policy, api config.APIType
 	relay.stop()
 	p.stop()
 
-	relay = g.start(t, ports.Again(t, relay.addr), change)
+	relay = g.start(t, ports.Again(t, relay.addr), 0, change)
 	if policy == config.Isolate { // in the others the client comes before anything is known
 		health := healthOf(t, relay.addr, g.creds())
 		waitFor(t, "gRPC's health service to say that a peer has content", func() bool {
@@ -204,7 +203,7 @@ func testPeers(t *testing.T, v variant, policy config.Policy, api config.APIType
 		taken := metricOf(t, relay, "xdsrelay_peer_taken_resources_total")
 		return taken != "0" && taken != ""
 	})
-	if n := metricOf(t, relay, `xdsrelay_peer_asked_total{result="ignored"}`); n != "0" {
+	if n := metricOf(t, relay, `xdsrelay_peer_asked_total{result="refused"}`); n != "0" {
 		t.Errorf("%s peers refused, and itself is none", n)
 	}
 	if _, page := relay.get(t, "/resources"); !strings.Contains(page, "restored_as_of") {
@@ -238,8 +237,8 @@ func TestPeersInARing_ABS2(t *testing.T) {
 	_ = gone.Close()
 	g := newPeerGroup(t, gone.Addr().String())
 	var relays []*testRelay
-	for _, lis := range g.listen(t, 3) {
-		relays = append(relays, g.start(t, lis, nil))
+	for n, lis := range g.listen(t, 3) {
+		relays = append(relays, g.start(t, lis, n, nil))
 	}
 	var clients []xdsClient
 	for i, r := range relays {
@@ -276,28 +275,19 @@ func TestPeersInARing_ABS2(t *testing.T) {
 	}
 }
 
-// A client that is no peer may set the marker as it likes: the relay ignores it, and counts it. So a
-// relay whose identity its peers do not know gets nothing from them.
+// A relay whose identity its peers do not know gets nothing from them, and they say who it is.
 func TestPeersMustBeKnown_SUR1(t *testing.T) {
 	t.Parallel()
 	p := restoredPlane(t)
 	g := newPeerGroup(t, p.addr)
 	lis := g.listen(t, 2)
-	strict := g.start(t, lis[1], func(c *config.Config) { c.Peers.Identities = []string{"spiffe://relays.example/another"} })
-	marked := func(marker string) grpc.DialOption {
-		return with("xdsrelay-peer-bin", marker)
-	}
-	for i, marker := range []string{`{"from":"x","store":"y"}`, "nonsense"} {
-		c := g.client(t, deltaADS, strict, fmt.Sprint("client-", i), marked(marker))
-		asksForAll(c)
-		awaitRestored(t, c.common())
-	}
-	if n := metricOf(t, strict, "xdsrelay_peer_ignored_total"); n != "2" {
-		t.Errorf("%s markers were ignored, want 2", n)
-	}
+	strict := g.start(t, lis[1], 1, func(c *config.Config) { c.Peers.Identities = []string{"spiffe://relays.example/another"} })
+	c := g.client(t, deltaADS, strict, "client")
+	asksForAll(c)
+	awaitRestored(t, c.common())
 	p.stop()
-	relay := g.start(t, lis[0], nil)
-	c := g.client(t, deltaADS, relay, "client")
+	relay := g.start(t, lis[0], 0, nil)
+	c = g.client(t, deltaADS, relay, "client")
 	asksForAll(c)
 	if !c.common().happens(func() bool { return !c.connected() }) {
 		t.Fatal("the client waits for ever")
@@ -305,10 +295,117 @@ func TestPeersMustBeKnown_SUR1(t *testing.T) {
 	if n := metricOf(t, relay, "xdsrelay_peer_taken_resources_total"); n != "0" {
 		t.Errorf("took %s resources from a peer that does not know the relay", n)
 	}
-	if n := metricOf(t, strict, "xdsrelay_peer_answers_total"); n != "0" {
-		t.Errorf("the peer gave %s answers", n)
-	}
-	waitFor(t, "the log to say so", func() bool { return strings.Contains(relay.log.String(), "a peer does not let this relay ask") })
+	waitFor(t, "the logs to say so", func() bool {
+		return strings.Contains(relay.log.String(), "a peer gives nothing") && strings.Contains(strict.log.String(), "a relay may not ask") && strings.Contains(strict.log.String(), peerID)
+	})
 	health := healthOf(t, relay.addr, g.creds())
 	waitFor(t, "gRPC's health service to say so", func() bool { return health() == healthpb.HealthCheckResponse_NOT_SERVING })
+}
+
+// Without peers.secrets on both sides a relay has no secrets from its peer. With it, none of them reaches cache.dir.
+func TestSecretsOfPeers_OPS6(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ gives, takes bool }{
+		"neither":     {},
+		"not given":   {takes: true},
+		"not taken":   {gives: true},
+		"by its word": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := restoredPlane(t)
+			g := newPeerGroup(t, p.addr)
+			lis, dir := g.listen(t, 2), t.TempDir()
+			peer := g.start(t, lis[1], 1, func(c *config.Config) { c.Peers.Secrets = tt.gives })
+			c := g.client(t, deltaADS, peer, "client")
+			asksForAll(c)
+			awaitRestored(t, c.common())
+			c.common().awaitHolding(t, secretType, "hush-hush")
+			p.stop()
+			relay := g.start(t, lis[0], 0, func(c *config.Config) {
+				c.Peers.Secrets = tt.takes
+				c.Cache.Dir, c.Cache.SnapshotEvery = dir, config.Duration(time.Second)
+			})
+			c = g.client(t, deltaADS, relay, "client")
+			asksForAll(c)
+			waitFor(t, "the client to be served", func() bool {
+				if !c.connected() {
+					if err := c.connect(true); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return len(c.common().all(clusterType)) == len(restored[clusterType])
+			})
+			if tt.gives && tt.takes {
+				c.common().awaitHolding(t, secretType, "hush-hush")
+			} else if n := len(c.common().all(secretType)); n > 0 {
+				t.Errorf("OPS-6: the client was given %d secrets of the peer", n)
+			}
+			relay.stop() // which writes a snapshot
+			files := 0
+			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				data, err := os.ReadFile(path)
+				if bytes.Contains(data, []byte("hush-hush")) {
+					t.Errorf("OPS-6: %s has the secret", d.Name())
+				}
+				if bytes.Contains(data, []byte("c1")) {
+					files++
+				}
+				return err
+			})
+			if err != nil || files == 0 {
+				t.Errorf("%d files have what the peer gave: %v", files, err)
+			}
+		})
+	}
+}
+
+// A peer that is mute, one that sends without end and one that sends garbage keep nobody from the next one.
+func TestPeersOfNoUse_SUR1(t *testing.T) {
+	t.Parallel()
+	p := restoredPlane(t)
+	g := newPeerGroup(t, p.addr)
+	lis := g.listen(t, 2)
+	shown, bad := g.relays.SVID(peerID), []string(nil)
+	for _, answer := range []http.HandlerFunc{
+		func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		func(w http.ResponseWriter, _ *http.Request) {
+			for b, err := append([]byte("XDSRELAY\x02\x00\x00\x00"), make([]byte, 1<<16)...), error(nil); err == nil; {
+				b[12], b[13], b[14], b[15] = 255, 255, 255, 63 // a record of 1 GiB
+				_, err = w.Write(b)
+			}
+		},
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "garbage") },
+	} {
+		web := httptest.NewUnstartedServer(answer)
+		web.TLS = &tls.Config{Certificates: []tls.Certificate{shown}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: g.relays.Pool(), MinVersion: tls.VersionTLS13}
+		web.EnableHTTP2 = true
+		web.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+		web.StartTLS()
+		t.Cleanup(func() {
+			web.CloseClientConnections()
+			web.Close()
+		})
+		bad = append(bad, web.Listener.Addr().String())
+	}
+	peer := g.start(t, lis[1], 1, nil)
+	c := g.client(t, deltaADS, peer, "client")
+	asksForAll(c)
+	awaitRestored(t, c.common())
+	p.stop()
+	relay := g.start(t, lis[0], 0, func(c *config.Config) {
+		c.Peers.MaxBytes, c.Peers.Addresses = config.MiB, append(bad, g.asked[1])
+		c.Server.UnreachableAfter = config.Duration(time.Minute)
+	})
+	fresh := g.client(t, deltaADS, relay, "client")
+	asksForAll(fresh)
+	awaitRestored(t, fresh.common())
+	waitFor(t, "the log to name the others", func() bool {
+		log := relay.log.String()
+		return !slices.ContainsFunc(bad, func(address string) bool { return !strings.Contains(log, "peer="+address) })
+	})
+	relay.consistent(t)
 }

@@ -138,7 +138,9 @@ func TestLabelValues(t *testing.T) {
 		"xdsrelay_loadreport_scopes state":                 {"unserved", "connecting", "waiting", "reporting"},
 		"xdsrelay_config_reloads_total result":             {"failure", "success", "unchanged"},
 		"xdsrelay_upstream_list_checks_total result":       checks,
-		"xdsrelay_peer_asked_total result":                 {"content", "nothing", "ignored", "failed"},
+		"xdsrelay_peer_asked_total result":                 {"content", "nothing", "refused", "failed"},
+		"xdsrelay_peer_answers_total result":               {"refused"},
+		"xdsrelay_peer_answers_total identity":             {""},
 	}
 	for _, f := range families(t, reg) {
 		product := 1

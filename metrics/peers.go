@@ -8,27 +8,25 @@ import (
 
 // peerSeries counts what relays ask each other (peers).
 type peerSeries struct {
-	asked                       *prometheus.CounterVec // result
-	taken, answers, gave, other prometheus.Counter
+	asked, answers *prometheus.CounterVec // result; result, identity
+	taken, gave    prometheus.Counter
 }
 
 var _ peers.Observer = (*peerSeries)(nil)
 
 func newPeerSeries(s *set) *peerSeries {
-	count := func(name, help string) prometheus.Counter {
-		return s.counter("peer", name, help).WithLabelValues()
-	}
 	p := &peerSeries{
 		asked: s.counter("peer", "asked_total",
-			"Peers that the relay asked for the content of a scope while the control plane was away.", labelResult),
-		taken:   count("taken_resources_total", "Resources that the relay took from peers."),
-		answers: count("answers_total", "Answers that the relay gave to peers."),
-		gave:    count("given_resources_total", "Resources in these answers."),
-		other:   count("ignored_total", "Streams with the marker of a peer that may not ask (peers.listener, peers.identities)."),
+			"Peers that the relay asked for the image of a scope while the control plane was away.", labelResult),
+		taken: s.counter("peer", "taken_resources_total", "Resources that the relay took from peers.").WithLabelValues(),
+		answers: s.counter("peer", "answers_total",
+			"Answers to relays that asked for the image of a scope, by their identity (peers.identities).", labelResult, labelIdentity),
+		gave: s.counter("peer", "given_resources_total", "Resources in these answers.").WithLabelValues(),
 	}
 	for _, r := range peers.Results() {
 		p.asked.WithLabelValues(string(r))
 	}
+	p.answers.WithLabelValues(string(peers.ResultRefused), "")
 	return p
 }
 
@@ -39,13 +37,10 @@ func (p *peerSeries) Asked(r peers.Result) { p.asked.WithLabelValues(string(r)).
 func (p *peerSeries) Taken(resources int) { p.taken.Add(float64(resources)) }
 
 // Gave implements peers.Observer.
-func (p *peerSeries) Gave(resources int) {
-	p.answers.Inc()
+func (p *peerSeries) Gave(identity string, r peers.Result, resources int) {
+	p.answers.WithLabelValues(string(r), identity).Inc()
 	p.gave.Add(float64(resources))
 }
-
-// Ignored implements peers.Observer.
-func (p *peerSeries) Ignored() { p.other.Inc() }
 
 // Peers gives the observer for what relays ask each other.
 func (m *Metrics) Peers() peers.Observer { return m.peers }

@@ -17,6 +17,7 @@ const (
 	labelTo       = "to"       // alternative, better
 	labelCode     = "code"     // gRPC status
 	labelResult   = "result"   // of a lookup: hit, miss; upstream.ListCheck
+	labelIdentity = "identity" // one of peers.identities
 	labelPart     = "part"     // logs.Part
 	labelRule     = "rule"     // an aggregation rule's name, or "otherwise"
 	labelKey      = "key"      // of the configuration

@@ -32,9 +32,9 @@ const (
 	adminStreams = 16
 )
 
-// newAdminServer gives an HTTP server whose clients take its connections and its memory for a bounded time only.
-func newAdminServer(pages http.Handler, log *slog.Logger) *http.Server {
-	c := &adminConns{log: log, since: make(map[net.Conn]time.Time)}
+// newAdminServer gives an HTTP server of the admin port, or of that for peers, whose clients take its connections and its memory for a bounded time only.
+func newAdminServer(port string, pages http.Handler, log *slog.Logger) *http.Server {
+	c := &adminConns{log: log.With("port", port), since: make(map[net.Conn]time.Time)}
 	protocols := new(http.Protocols) // gRPC needs HTTP/2: admin.Pages has a service
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -121,7 +121,7 @@ func (a adminAnswer) Flush() { _ = a.conn.Flush() } // a connection that is gone
 // Unwrap is for http.ResponseController.
 func (a adminAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// adminConns bounds the connections of the admin port. Whoever comes is served, so that nobody keeps probes out by connecting
+// adminConns bounds the connections of such a port. Whoever comes is served, so that nobody keeps probes out by connecting
 // only: the connection makes room that has waited longest for a request. Of an address that has too many it is one of its own.
 type adminConns struct {
 	log *slog.Logger
@@ -151,7 +151,7 @@ func (a *adminConns) changed(c net.Conn, state http.ConnState) {
 	if leaves == nil {
 		return
 	}
-	a.log.Warn("the admin port, or one address there, has as many connections as it may have, and the relay closes one",
+	a.log.Warn("a port, or one address there, has as many connections as it may have, and the relay closes one",
 		"peer", leaves.RemoteAddr().String(), "connections", adminConnections, "of_address", adminOfAddress)
 	if t, ok := leaves.(*tls.Conn); ok { // whose Close writes, and may wait for the client
 		leaves = t.NetConn()

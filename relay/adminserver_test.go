@@ -69,7 +69,7 @@ func adminBubble(t *testing.T, pages http.HandlerFunc, f func(b *adminBed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &adminBed{T: t, lis: bufconn.Listen(4 << 10)}
-		web := newAdminServer(inTurn(pages), slog.New(slog.NewTextHandler(&b.log, nil)))
+		web := newAdminServer("admin", inTurn(pages), slog.New(slog.NewTextHandler(&b.log, nil)))
 		var serving sync.WaitGroup
 		serving.Go(func() { _ = web.Serve(b) })
 		f(b)

@@ -88,7 +88,7 @@ type hub struct {
 
 	snapshots *snapshots       // nil: none are kept
 	help      *help            // nil: there are no peers
-	answers   bool             // peers may ask
+	peers     bool             // there are peers, which ask, or are asked
 	orders    *orders          // of operators
 	secrets   *payload.Secrets // what is never shown, stored or held
 	admission *load.Admission
@@ -225,7 +225,7 @@ func (h *hub) start(who claim, key sessionKey, as *appearance, meta map[string][
 	if cause := p.reaching.cause.Load(); cause != nil {
 		s.store.Session().SetOutage(*cause) // or clients were told by other stores before this one knows (ABS-2)
 	}
-	if h.help != nil || h.answers {
+	if h.peers {
 		s.helped.id = storeID(key, p)
 	}
 	client, err := h.open(s, p.upstream, s.node, as.size)

@@ -5,24 +5,25 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/identity"
 	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/retry"
+	"github.com/xdsrelay/xdsrelay/internal/xds/payload"
+	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/relay/peers"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -47,12 +48,13 @@ const (
 // help asks peers for what stores lack (peers.addresses). A nil *help asks nobody.
 type help struct {
 	// immutable
-	client *peers.Client
-	files  *credentials.TLSClient
-	obs    peers.Observer
-	log    *slog.Logger
-	panics *logs.Panics
-	slots  chan struct{}
+	client  *peers.Client
+	secrets bool             // are taken
+	hides   *payload.Secrets // what are secrets
+	obs     peers.Observer
+	log     *slog.Logger
+	panics  *logs.Panics
+	slots   chan struct{}
 
 	asking  sync.WaitGroup
 	looking atomic.Bool
@@ -70,102 +72,99 @@ type helped struct {
 	id     string      // immutable: what peers call the store; "": they are not asked for it
 	asking atomic.Bool // the goroutine that set it owns what follows
 
-	wants uint64        // cache.Peers.Wants when they were asked
-	again time.Time     // when they are asked again for what they lacked; zero: they had all
-	pause time.Duration // before that
+	tags  map[string]string // of the images that were taken, by the address of the peer
+	holds int64             // what the store held then
+	wants uint64            // cache.Peers.Wants when they were asked
+	again time.Time         // when they are asked again for what they lacked; zero: they had all
+	pause time.Duration     // before that
 }
 
 // openPeers prepares both sides of the help between relays. The error names a TLS file.
 func (r *Relay) openPeers(cfg *config.Config) error {
 	p := &cfg.Peers
-	if len(p.Addresses)+len(p.Identities) == 0 {
+	if p.Listen == "" && len(p.Addresses) == 0 {
 		return nil
 	}
-	id := rand.Text()
-	r.hub.answers = true
-	r.peers = &peerDoor{relay: r, cfg: p}
-	r.peers.Server = &peers.Server{
-		ID: id, Stores: holder{r.hub}, Observer: r.metrics.Peers(), Trusted: r.peers.trusts, MaxBytes: int(p.MaxBytes), End: downstream.EndStream,
-		MessageSize: func() int { return int(r.now.Load().config.Server.MaxMessageSize) },
-	}
-	if len(p.Addresses) == 0 {
-		return nil
-	}
-	keys := r.clientTLS(&p.TLS, cfg.Server.TLSRefresh)
-	keys.Report = func(err error) {
-		if err != nil {
-			r.log.Error("the TLS files for peers are not usable, the old ones stay in use", "error", err)
-		}
-	}
-	files, err := credentials.NewTLSClient(keys)
+	files, err := credentials.NewTLSServer(credentials.TLSServerConfig{
+		CertFile: p.TLS.CertFile, KeyFile: p.TLS.KeyFile, ClientCAFile: p.TLS.CAFile, SPIFFE: r.clientsOf(p.TLS.SPIFFE),
+		Refresh: cfg.Server.TLSRefresh.Std(), Panics: r.panics,
+		Report: func(err error) {
+			if err != nil {
+				r.log.Error("the TLS files for peers are not usable, the old ones stay in use", "error", err)
+			}
+		},
+	})
 	if err != nil {
 		return err
 	}
+	id := rand.Text()
+	r.hub.peers = true
+	r.peers = peerPort{files: files, pages: &peers.Server{
+		ID: id, Scopes: holder{r.hub}, Secrets: p.Secrets, Identify: r.identifyPeer(p), Observer: r.metrics.Peers(), Log: r.log,
+	}}
+	if len(p.Addresses) == 0 {
+		return nil
+	}
 	r.hub.help = &help{
-		files: files, obs: r.metrics.Peers(), log: r.log, panics: r.panics, slots: make(chan struct{}, askedAtOnce),
+		secrets: p.Secrets, hides: r.secrets, obs: r.metrics.Peers(), log: r.log, panics: r.panics, slots: make(chan struct{}, askedAtOnce),
 		holds: make(map[string]time.Time),
 		client: peers.NewClient(peers.ClientConfig{
-			ID: id, Addresses: p.Addresses, Credentials: files.Credentials(), Authority: p.TLS.ServerName, UserAgent: upstream.UserAgent(),
-			Resolver: r.dial.Resolver, Connect: r.dial.Connect, Options: r.dial.Options, Panics: r.panics, MaxBytes: int(p.MaxBytes),
+			ID: id, Addresses: p.Addresses, Identities: p.Identities, TLS: files.Outgoing, UserAgent: upstream.UserAgent(),
+			Resolver: r.dial.Resolver, Connect: r.dial.Connect, MaxBytes: int(p.MaxBytes),
 		}),
 	}
 	return nil
 }
 
-// peerDoor is the listener at which relays ask (peers.listener). A nil one is none.
-type peerDoor struct {
-	*peers.Server
-
-	relay *Relay
-	cfg   *config.Peers
+// peerPort is the port at which relays ask (peers.listen).
+type peerPort struct {
+	files *credentials.TLSServer // nil: there are no peers
+	pages http.Handler
+	lis   net.Listener // before Run; nil: nobody may ask
 }
 
-// here reports whether a stream came through it.
-func (d *peerDoor) here(ctx context.Context) bool {
-	if d == nil || d.cfg.Listener == "" {
-		return false
-	}
-	client := identity.ClientOf(ctx)
-	return client != nil && client.Listener.Name == d.cfg.Listener
+// ServePeers has Run answer other relays on lis, and close it. It is to be called before Run.
+func (r *Relay) ServePeers(lis net.Listener) { r.peers.lis = lis }
+
+// securedPeers is the port's socket with what guards those of clients: bounds of connections, and turns of handshakes.
+func (r *Relay) securedPeers() net.Listener {
+	l := &identity.Listener{Name: "peers", Connections: r.connections, Handshake: func(ctx context.Context) identity.Handshake { return r.admission.Handshake(ctx) }}
+	return l.Secure(l.Guard(r.peers.lis), r.peers.files.HTTPConfig())
 }
 
-// answer answers relays, and refuses clients at their listener, whatever they call (downstream.Server.AnswerPeers).
-func (d *peerDoor) answer(g grpc.ServerStream) (exchange func(grpc.ServerStream) error, err error) {
-	if exchange, err = d.Answer(g); exchange == nil && err == nil && d.here(g.Context()) {
-		return nil, d.refuse(g)
-	}
-	return exchange, err
+// peersServer is the port's server, with the bounds of that of the admin port.
+func (r *Relay) peersServer(pages http.Handler) *http.Server {
+	s := newAdminServer("peers", pages, r.log)
+	s.Handler, s.ConnContext = identity.Requests(s.Handler), identity.Context
+	s.ErrorLog = slog.NewLogLogger(r.refusals.HTTPLog(), slog.LevelDebug)
+	return s
 }
 
-// refuse gives the status that ends a client's stream.
-func (d *peerDoor) refuse(g grpc.ServerStream) error {
-	who := downstream.PeerOf(g.Context())
-	d.relay.log.Warn("a client came by the listener of peers.listener, which is for relays that may ask (peers.identities)",
-		"listener", d.cfg.Listener, "peer", who.Addr, "identity", who.Identity())
-	return status.Error(codes.PermissionDenied, "this listener of the relay is for other relays (peers.listener), and serves no clients: connect to another one")
+// identifyPeer says which relay shows certificates, if it may ask. A file's CA must be for relays alone: a client of a
+// CA that lets it choose a name could pass for a relay.
+func (r *Relay) identifyPeer(p *config.Peers) func(shown []*x509.Certificate) (string, error) {
+	return func(shown []*x509.Certificate) (string, error) {
+		if len(shown) == 0 {
+			return "", errors.New("it shows no certificate")
+		}
+		who := peers.Identity(p.Identities, shown[0])
+		if who == "" {
+			leaf := keyer.PeerFromCertificate(shown[0])
+			return "", fmt.Errorf("the certificate of %s has no name of peers.identities, or several URIs", leaf.Identity())
+		}
+		if p.TLS.SPIFFE != nil { // a SPIFFE ID is that of one workload
+			return who, nil
+		}
+		if listener, taken := r.takenElsewhere(shown); taken {
+			return "", fmt.Errorf("a client could pass for it: %s takes its certificate too, so peers.tls.ca_file needs a CA of its own", listener)
+		}
+		return who, nil
+	}
 }
 
-// trusts reports whether a stream is one of a relay that may ask.
-func (d *peerDoor) trusts(ctx context.Context) bool {
-	who := downstream.PeerOf(ctx)
-	if !d.here(ctx) || !peers.Trusts(d.cfg.Identities, &who) {
-		return false
-	}
-	shown := identity.ClientOf(ctx).TLS
-	if shown == nil {
-		return false
-	}
-	other, taken := d.relay.takenElsewhere(d.cfg.Listener, shown.State.PeerCertificates)
-	if taken {
-		d.relay.log.Warn("a relay may not ask, because a client could pass for it: another listener takes its certificate too. The listener of peers.listener needs a CA, or a trust domain, of its own",
-			"peer", who.Addr, "identity", who.Identity(), "listener", other)
-	}
-	return !taken
-}
-
-// takenElsewhere names a listener beside one that takes a certificate, the first of shown. Files and Workload APIs change
+// takenElsewhere names a listener for clients or operators that takes a certificate, the first of shown. Files change
 // while the relay runs: this looks at what counts now.
-func (r *Relay) takenElsewhere(beside string, shown []*x509.Certificate) (listener string, taken bool) {
+func (r *Relay) takenElsewhere(shown []*x509.Certificate) (listener string, taken bool) {
 	takes := func(files *credentials.TLSServer) bool {
 		roots := files.Clients()
 		if roots == nil {
@@ -175,18 +174,24 @@ func (r *Relay) takenElsewhere(beside string, shown []*x509.Certificate) (listen
 		return err == nil
 	}
 	for _, p := range r.ports {
-		if p.Name != beside && p.secure != nil && takes(p.secure.TLSServer) {
-			return p.Name, true
+		if p.secure != nil && takes(p.secure.TLSServer) {
+			return "the listener " + p.Name, true
 		}
 	}
-	return "admin", r.admin.tls != nil && takes(r.admin.tls)
+	return "the admin port", r.admin.tls != nil && takes(r.admin.tls)
+}
+
+// close ends the use of TLS files.
+func (p *peerPort) close() {
+	if p.files != nil {
+		p.files.Close()
+	}
 }
 
 // close closes the connections to peers. run has ended.
 func (h *help) close() {
 	if h != nil {
 		h.client.Close()
-		h.files.Close()
 	}
 }
 
@@ -261,8 +266,8 @@ func (x *helped) due(store *cache.Store, now time.Time) bool {
 	return p.Awaited() || p.Wants() != x.wants || (!x.again.IsZero() && now.After(x.again))
 }
 
-// askFor asks one peer after the other for what the store of a session lacks, until nothing is
-// missing. Then clients are told of the outage that still wait.
+// askFor asks one peer after the other for the image of a session's scope, until the store lacks nothing.
+// Then clients are told of the outage that still wait.
 func (h *help) askFor(ctx context.Context, s *session) {
 	defer s.helped.asking.Store(false)
 	defer h.panics.Catch(logs.PartBackground, nil)
@@ -275,18 +280,22 @@ func (h *help) askFor(ctx context.Context, s *session) {
 	p, x := s.store.Peers(), &s.helped
 	wants := p.Wants()
 	defer func() { p.Asked(wants) }()
-	missing, taken := p.Missing(), 0
+	if p.Holds() < x.holds { // an image that did not change has something of use again
+		x.tags = nil
+	}
+	lacks, taken := p.Lacks(), 0
 	for _, peer := range h.client.Peers(ctx) {
-		if len(missing) == 0 || ctx.Err() != nil {
+		if !lacks || ctx.Err() != nil {
 			break
 		}
-		if n := h.ask(ctx, s, peer, missing); n > 0 {
+		if n := h.ask(ctx, s, peer); n > 0 {
 			taken += n
-			missing = p.Missing()
+			lacks = p.Lacks()
 		}
 	}
+	x.holds = p.Holds()
 	switch {
-	case len(missing) == 0:
+	case !lacks:
 		x.again, x.pause = time.Time{}, 0
 	case taken > 0 || wants != x.wants:
 		x.pause = helpAgain
@@ -299,13 +308,24 @@ func (h *help) askFor(ctx context.Context, s *session) {
 }
 
 // ask asks one peer, and returns how much the store took of what it gave.
-func (h *help) ask(ctx context.Context, s *session, peer *peers.Peer, missing []cache.PeerWants) (taken int) {
+func (h *help) ask(ctx context.Context, s *session, peer *peers.Peer) (taken int) {
 	log := h.log.With("peer", peer.Address, "upstream", s.key.plane, "scope", s.key.scope)
-	answer, err := peer.Ask(ctx, s.helped.id, missing)
+	x := &s.helped
+	tag, err := peer.Ask(ctx, x.id, x.tags[peer.Address], func(image *cache.Image, asOf time.Time) {
+		if !h.secrets {
+			snapshot.LeaveSecrets(image, h.hides)
+		}
+		if taken = s.store.Peers().Take(image, asOf); taken > 0 {
+			log.Info("took from a peer what no control plane can be asked for", "resources", taken, "as_of", asOf)
+		}
+	})
 	if h.failed(log, peer, err) {
-		return 0
+		return taken
 	}
-	taken = s.store.Peers().Take(answer.Parts, answer.AsOf)
+	if x.tags == nil {
+		x.tags = make(map[string]string)
+	}
+	x.tags[peer.Address] = tag
 	if taken == 0 {
 		h.obs.Asked(peers.ResultNothing)
 		log.Debug("a peer lacks what is missing")
@@ -313,28 +333,31 @@ func (h *help) ask(ctx context.Context, s *session, peer *peers.Peer, missing []
 	}
 	h.obs.Asked(peers.ResultContent)
 	h.obs.Taken(taken)
-	log.Info("took from a peer what no control plane can be asked for", "resources", taken, "as_of", answer.AsOf)
 	return taken
 }
 
 // failed counts and logs why a peer gave no answer, if it did not.
 func (h *help) failed(log *slog.Logger, peer *peers.Peer, err error) bool {
-	refused := errors.Is(err, peers.ErrRefused)
-	if peer.Refused(refused) && refused {
-		log.Warn("a peer does not let this relay ask: peers.addresses needs the port of its peers.listener, and its peers.identities the URI of the certificate in peers.tls")
-	}
+	trouble := peers.ResultFailed
 	switch {
-	case status.Code(err) == codes.ResourceExhausted:
-		h.obs.Asked(peers.ResultFailed)
-		log.Warn("a peer's answer is too large", "error", err)
-	case refused:
-		h.obs.Asked(peers.ResultIgnored)
+	case err == nil:
+		trouble = ""
 	case errors.Is(err, peers.ErrSelf), errors.Is(err, context.Canceled):
-	case err != nil:
-		h.obs.Asked(peers.ResultFailed)
-		log.Debug("a peer does not answer", "error", err)
+		return true
+	case errors.Is(err, peers.ErrRefused):
+		trouble = peers.ResultRefused
 	}
-	return err != nil
+	news := peer.Trouble(trouble)
+	switch {
+	case trouble == "":
+		return false
+	case news:
+		log.Warn("a peer gives nothing", "error", err)
+	default:
+		log.Debug("a peer gives nothing", "error", err)
+	}
+	h.obs.Asked(trouble)
+	return true
 }
 
 // look asks the peers which upstreams they have content of, in the background and not too often.
@@ -374,26 +397,22 @@ func (h *help) has(upstream string) bool {
 // holder is the relay as its peers ask for its stores.
 type holder struct{ hub *hub }
 
-// Find implements peers.Stores.
-func (h holder) Find(id string) (*cache.Store, time.Time) {
+// Find implements peers.Scopes.
+func (h holder) Find(id string) (*cache.Store, *snapshot.Header) {
 	all := h.hub.list()
 	i := slices.IndexFunc(all, func(s *session) bool { return s.helped.id == id })
 	if i < 0 || id == "" {
-		return nil, time.Time{}
+		return nil, nil
 	}
-	s := all[i]
-	asOf := s.client.connectedAt(time.Now())
-	if n, at := s.store.Snapshots().Restored(); n > 0 && at.Before(asOf) {
-		asOf = at
-	}
-	return s.store, asOf
+	s, now := all[i], time.Now()
+	return s.store, &snapshot.Header{ID: id, Upstream: s.key.plane, Scope: s.key.scope, Written: now, Secrets: h.hub.secrets, AsOf: s.client.connectedAt(now)}
 }
 
-// Holds implements peers.Stores.
+// Holds implements peers.Scopes.
 func (h holder) Holds() []string {
 	found := make(map[string]bool)
 	for _, s := range h.hub.list() {
-		if !found[s.key.plane] && s.helped.id != "" && s.store.Peers().Holds() {
+		if !found[s.key.plane] && s.helped.id != "" && s.store.Peers().Holds() > 0 {
 			found[s.key.plane] = true
 		}
 	}

@@ -1,24 +1,21 @@
 package relay
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
+	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
-	"github.com/xdsrelay/xdsrelay/relay/peers"
 )
 
 const (
@@ -29,116 +26,145 @@ const (
 // withDNS is an option of a certificate, with a DNS name of a relay.
 func withDNS(_ pki.TB, c *x509.Certificate) { c.DNSNames = []string{peerName} }
 
-// steals asks a relay as its peers do, for the clusters of each of its scopes, and gives how many it was given.
-func (r *running) steals(address string, with *tls.Config) (resources int, err error) {
+// steals asks a relay as its peers do for each of its scopes, showing a certificate, and gives how many resources it was
+// given. The code is 0 if there is no connection.
+func (r *running) steals(shown tls.Certificate) (resources, code int) {
 	r.Helper()
-	c := peers.NewClient(peers.ClientConfig{
-		ID: "thief", Addresses: []string{address}, Credentials: credentials.NewTLS(with), UserAgent: "test", Authority: relayHost, MaxBytes: 1 << 20,
-	})
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
-	defer cancel()
+	web := &http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, // the thief asks nobody
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &shown, nil },
+		},
+	}}
 	for _, s := range r.relay.hub.list() {
 		if s.helped.id == "" {
 			continue
 		}
-		all := c.Peers(ctx)
-		if len(all) != 1 {
-			r.Fatalf("%d peers after %v", len(all), err)
-		}
-		answer, err := all[0].Ask(ctx, s.helped.id, []cache.PeerWants{{TypeURL: clusterType, Kind: cache.WholeType, Names: []string{"*"}}})
+		response, err := web.Get("https://" + r.peers + "/image?scope=" + s.helped.id)
 		if err != nil {
-			return resources, err
+			return resources, 0
 		}
-		for _, part := range answer.Parts {
-			resources += len(part.Resources)
-		}
-	}
-	return resources, nil
-}
-
-// Relays ask only at the listener that is for them. A client of any other one whose certificate has a relay's names gets
-// nothing, and no client is served there.
-func TestPeersHaveAListenerOfTheirOwn_ACC1_SUR1(t *testing.T) {
-	relays, others := pki.NewAuthority(t, "relays"), pki.NewAuthority(t, "others")
-	m := newMany(t, func(c *config.Config, tr *trust) {
-		c.Server.TLSRefresh = config.Duration(10 * time.Millisecond)
-		by := func(name string, ca *pki.Authority) func(*config.Listener) {
-			return func(l *config.Listener) {
-				own := *c.Server.TLS
-				own.ClientCAFile = tr.dir.PutCA(name, ca)
-				l.TLS = &own
+		if code = response.StatusCode; code == http.StatusOK {
+			_, image, err := snapshot.Read(response.Body)
+			if err != nil {
+				r.Fatal(err)
+			}
+			for _, t := range image.Tables {
+				resources += len(t.Resources)
 			}
 		}
-		c.Server.Listeners = []config.Listener{
-			listenerAt("relays", "127.0.0.1:0", by("relays", relays)), listenerAt("others", "127.0.0.1:0", by("others", others)),
-		}
-		c.Peers = config.Peers{Listener: "relays", Identities: []string{peerID, "urn:" + peerName}, MaxBytes: config.GiB}
-	})
-	with := func(shown tls.Certificate) *tls.Config {
-		c := m.tls("spiffe://td/a")
-		c.Certificates = []tls.Certificate{shown}
-		return c
+		_ = response.Body.Close()
 	}
-	m.joinWith(credentials.NewTLS(m.tls("spiffe://td/a")), "a").holds(contents{"a": "1"})
-	own, other, client := m.at["relays"].Addr().String(), m.at["others"].Addr().String(), m.xds
-	for name, tt := range map[string]struct {
-		at    string
-		shown tls.Certificate
-		want  error // nil: it is a relay
-	}{
-		"a relay":                                   {own, relays.Client("relay", pki.URI(peerID), withDNS), nil},
-		"a relay that is none of identities":        {own, relays.Client("relay", pki.URI("spiffe://td/other")), peers.ErrRefused},
-		"a relay with two URIs":                     {own, relays.Client("relay", pki.URI(peerID), pki.URI("spiffe://td/a")), peers.ErrRefused},
-		"a relay without URI":                       {own, relays.Client("relay", withDNS), peers.ErrRefused},
-		"a client with a relay's URI":               {client, m.ca.Client("a", pki.URI(peerID)), peers.ErrRefused},
-		"another listener's client with its URI":    {other, others.Client("a", pki.URI(peerID)), peers.ErrRefused},
-		"another listener's client with a DNS name": {other, others.Client("a", withDNS), peers.ErrRefused},
-	} {
-		got, err := m.steals(tt.at, with(tt.shown))
-		if !errors.Is(err, tt.want) || (got > 0) != (tt.want == nil) {
-			t.Errorf("ACC-1: %s: %d resources, %v; want %v", name, got, err, tt.want)
-		}
-	}
+	return resources, code
+}
 
-	conn := m.dialAt(own, credentials.NewTLS(with(relays.Client("relay", pki.URI(peerID)))))
-	for _, form := range openForms {
-		if got, text := code(m.begin(conn, form.method, form.first(&corev3.Node{Id: "a"}))); got != codes.PermissionDenied || !strings.Contains(text, "serves no clients") {
-			t.Errorf("ACC-1: %s at the listener of relays: %v: %s", form.method, got, text)
+// Relays ask only at the port that is for them. A client whose certificate has a relay's names gets nothing there.
+func TestPeersHaveADoorOfTheirOwn_ACC1_SUR1(t *testing.T) {
+	relays := pki.NewAuthority(t, "relays")
+	m := newMany(t, func(c *config.Config, tr *trust) {
+		c.Server.TLSRefresh = config.Duration(10 * time.Millisecond)
+		certFile, keyFile := tr.dir.PutPair("peer", relays.SVID(peerID))
+		c.Peers = config.Peers{
+			Listen: "127.0.0.1:0", Identities: []string{peerID, peerName}, MaxBytes: config.GiB, Secrets: true, // payloads that cannot be read count as secrets
+			TLS: config.PeersTLS{CertFile: certFile, KeyFile: keyFile, CAFile: tr.dir.PutCA("relays", relays)},
+		}
+	})
+	m.joinWith(credentials.NewTLS(m.tls("spiffe://td/a")), "a").holds(contents{"a": "1"})
+	for name, tt := range map[string]struct {
+		shown tls.Certificate
+		code  int // 0: it does not come in
+	}{
+		"a relay":                            {relays.Client("relay", pki.URI(peerID)), http.StatusOK},
+		"a relay with a DNS name":            {relays.Client("relay", withDNS), http.StatusOK},
+		"a relay that is none of identities": {relays.Client("relay", pki.URI("spiffe://td/other")), http.StatusForbidden},
+		"a relay with two URIs":              {relays.Client("relay", pki.URI(peerID), pki.URI("spiffe://td/a")), http.StatusForbidden},
+		"a relay with another URI":           {relays.Client("relay", pki.URI("spiffe://td/a"), withDNS), http.StatusForbidden},
+		"a client with a relay's URI":        {m.ca.Client("a", pki.URI(peerID)), 0},
+		"a client with a relay's DNS name":   {m.ca.Client("a", withDNS), 0},
+		"nobody":                             {tls.Certificate{}, 0},
+	} {
+		if got, code := m.steals(tt.shown); code != tt.code || (got > 0) != (code == http.StatusOK) {
+			t.Errorf("ACC-1: %s: %d resources, status %d, want %d", name, got, code, tt.code)
 		}
 	}
-	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), new(healthpb.HealthCheckRequest)); err != nil {
-		t.Errorf("ACC-1: a health check at the listener of relays: %v", err)
+	log := m.log.String()
+	for _, want := range []string{"a relay may not ask", "spiffe://td/other", "a client's TLS handshake failed", "gave a peer what it asked for", "identity=" + peerID, "identity=" + peerName} {
+		if !strings.Contains(log, want) {
+			t.Errorf("ACC-1: the log lacks %q:\n%s", want, log)
+		}
 	}
-	if log := m.log.String(); !strings.Contains(log, "a client came by the listener of peers.listener") {
-		t.Errorf("the log has\n%s", log)
+	page := m.page("/metrics")
+	for _, want := range []string{
+		fmt.Sprintf(`xdsrelay_peer_answers_total{identity=%q,result="content"} 1`, peerID), fmt.Sprintf(`xdsrelay_peer_answers_total{identity=%q,result="content"} 1`, peerName),
+		`xdsrelay_peer_answers_total{identity="",result="refused"} 3`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("SUR-1: the metrics lack %s", want)
+		}
 	}
 
 	// An operator adds the relays' CA to that of clients: from then on clients could pass for relays.
-	relay := with(relays.Client("relay", pki.URI(peerID)))
 	m.dir.Put("clients.crt", append(inPEM(t, m.ca), inPEM(t, relays)...))
 	if _, ok := wait.Until(patience, func() bool {
-		_, err := m.steals(own, relay)
-		return errors.Is(err, peers.ErrRefused)
+		_, code := m.steals(relays.Client("relay", pki.URI(peerID)))
+		return code == http.StatusForbidden
 	}); !ok || !strings.Contains(m.log.String(), "a client could pass for it") {
 		t.Errorf("ACC-1: a relay may ask though clients have its CA too (%t), or the log does not say so:\n%s", !ok, m.log.String())
 	}
 	m.check()
 }
 
-// A trust domain that is federated with the relay's gives its workloads what names it likes.
-func TestFederatedClientIsNoPeer_ACC1_SUR1(t *testing.T) {
+// The port for peers has the bounds of the admin port: an address has few connections, and the oldest go.
+func TestConnectionsOfPeersAreBounded_LIM1(t *testing.T) {
+	relays := pki.NewAuthority(t, "relays")
+	shown := relays.SVID(peerID)
+	m := newMany(t, func(c *config.Config, tr *trust) {
+		certFile, keyFile := tr.dir.PutPair("peer", shown)
+		c.Peers = config.Peers{
+			Listen: "127.0.0.1:0", Identities: []string{peerID}, MaxBytes: config.GiB,
+			TLS: config.PeersTLS{CertFile: certFile, KeyFile: keyFile, CAFile: tr.dir.PutCA("relays", relays)},
+		}
+	})
+	var first net.Conn
+	for range adminOfAddress + 1 {
+		conn, err := tls.Dial("tcp", m.peers, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{shown}, MinVersion: tls.VersionTLS13})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if first == nil {
+			first = conn
+		}
+	}
+	_ = first.SetReadDeadline(time.Now().Add(patience))
+	if _, err := first.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("LIM-1: the first connection of many is there: %v", err)
+	}
+}
+
+// Of a SPIFFE Workload API the SPIFFE ID says who is a relay, though clients are of the same trust domain. A trust domain
+// that is federated with the relay's gives its workloads what names it likes.
+func TestPeersOfSPIFFE_ACC1_SUR1(t *testing.T) {
 	m := newMesh(t, func(c *config.Config) {
 		c.Server.TLS.SPIFFE.TrustDomains = []string{"td", "partner"}
-		c.Peers.Identities = []string{peerID, peerName}
+		c.Peers = config.Peers{
+			Listen: "127.0.0.1:0", Identities: []string{peerID}, MaxBytes: config.GiB, Secrets: true,
+			TLS: config.PeersTLS{SPIFFE: &config.SPIFFE{Socket: c.Server.TLS.SPIFFE.Socket, TrustDomains: []string{"td", "partner"}}},
+		}
 	}, nil)
 	m.joinWith(credentials.NewTLS(m.with(m.ca.SVID("spiffe://td/a"))), "a").holds(contents{"a": "1", "b": "1"})
-	for name, svid := range map[string]tls.Certificate{
-		"a federated workload with a relay's DNS name": m.partner.SVID("spiffe://partner/a", withDNS),
-		"a workload with a relay's SPIFFE ID":          m.ca.SVID(peerID),
+	for name, tt := range map[string]struct {
+		shown tls.Certificate
+		code  int
+	}{
+		"a relay": {m.ca.SVID(peerID), http.StatusOK},
+		"a federated workload with a relay's DNS name":  {m.partner.SVID("spiffe://partner/a", withDNS), http.StatusForbidden},
+		"a federated workload with a relay's SPIFFE ID": {m.partner.SVID(peerID), 0},
+		"another workload": {m.ca.SVID("spiffe://td/a"), http.StatusForbidden},
 	} {
-		if got, err := m.steals(m.xds, m.with(svid)); got != 0 || !errors.Is(err, peers.ErrRefused) {
-			t.Errorf("ACC-1: %s: %d resources, %v", name, got, err)
+		if got, code := m.steals(tt.shown); code != tt.code || (got > 0) != (code == http.StatusOK) {
+			t.Errorf("ACC-1: %s: %d resources, status %d, want %d", name, got, code, tt.code)
 		}
 	}
 	m.check()

@@ -150,12 +150,12 @@ func (r *Relay) ServeListener(name string, lis net.Listener) error {
 type serving struct {
 	relay  *Relay
 	polls  []*http.Server
-	failed chan error // has room for one error of each socket, those of operators and probes too
+	failed chan error // has room for one error of each socket, those of operators, probes and peers too
 }
 
 // serveClients serves on every socket of every port. The caller closes polls.
 func (r *Relay) serveClients(wg *sync.WaitGroup) (*serving, error) {
-	s := &serving{relay: r, failed: make(chan error, 2*len(r.ports)+2)}
+	s := &serving{relay: r, failed: make(chan error, 2*len(r.ports)+3)}
 	for _, p := range r.ports {
 		if p.grpc == nil && p.rest == nil {
 			return nil, fmt.Errorf("listener %q has no socket", p.Name)

@@ -83,7 +83,7 @@ type Relay struct {
 
 	fullState map[string]bool // types whose lists are always complete, in all stores and on both sides
 
-	peers *peerDoor // nil: nobody may ask
+	peers peerPort // at which other relays ask
 
 	server  *downstream.Server
 	reports *loadreport.Server // of the same
@@ -288,9 +288,6 @@ func (r *Relay) listener(cfg *config.Config) error {
 	r.server.Contain(r.panics, r.repairs.suspects.add)
 	r.reports.Panics = r.panics
 	r.server.Identified(r.ports[0].tokens.identified) // the same for all ports
-	if r.peers != nil {
-		r.server.AnswerPeers(r.peers.answer)
-	}
 	r.server.Beside(r.reports.Register)
 	r.server.SetServing(false) // before anything is cached, or an upstream is reached (ABS-2)
 	return nil
@@ -325,6 +322,7 @@ func (r *Relay) release() {
 	r.hub.snapshots.close()
 	r.hub.closePlanes()
 	r.hub.help.close()
+	r.peers.close()
 	r.ports.close()
 	r.admin.close()
 	r.trail.Close()
@@ -341,6 +339,9 @@ func (r *Relay) about(admin string) []any {
 	addresses := []any{"admin", admin}
 	if r.probes != nil {
 		addresses = append(addresses, "probes", r.probes.Addr().String())
+	}
+	if r.peers.lis != nil {
+		addresses = append(addresses, "peers", r.peers.lis.Addr().String())
 	}
 	return append(addresses, "version", r.version, "config", cfg.File(), "tls", cfg.Server.TLS != nil, "upstreams", strings.Join(upstreams, ","))
 }
@@ -375,22 +376,26 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	}
 	defer clients.close()
 	pages := adminPort{relay: r}
-	web := func(lis net.Listener, handler http.Handler) *http.Server {
-		s := newAdminServer(handler, r.log)
-		s.ErrorLog = slog.NewLogLogger(r.refusals.AdminHTTPLog(), slog.LevelDebug)
+	web := func(port string, lis net.Listener, s *http.Server) (end func()) {
 		wg.Go(func() {
 			if err := s.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
-				clients.failed <- fmt.Errorf("admin port: %w", err)
+				clients.failed <- fmt.Errorf("%s port: %w", port, err)
 			}
 		})
+		return func() { _ = s.Close() } // its listener's error is of no use any more
+	}
+	ofAdmin := func(handler http.Handler) *http.Server {
+		s := newAdminServer("admin", handler, r.log)
+		s.ErrorLog = slog.NewLogLogger(r.refusals.AdminHTTPLog(), slog.LevelDebug)
 		return s
 	}
-	operators := web(r.admin.secure(admin), pages.door(pages.admitted(pages.containing(pages.handler()))))
-	defer func() { _ = operators.Close() }() // its listener's error is of no use any more
+	defer web("admin", r.admin.secure(admin), ofAdmin(pages.door(pages.admitted(pages.containing(pages.handler())))))()
 	if r.probes != nil {
 		open := adminPort{r, true}
-		probes := web(r.probes, open.containing(open.probes()))
-		defer func() { _ = probes.Close() }()
+		defer web("admin", r.probes, ofAdmin(open.containing(open.probes())))()
+	}
+	if r.peers.lis != nil {
+		defer web("peers", r.securedPeers(), r.peersServer(pages.containing(r.peers.pages)))()
 	}
 	r.serving.Store(true)
 	if r.ready != nil {

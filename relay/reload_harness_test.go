@@ -136,6 +136,7 @@ type running struct {
 	config     *config.Config
 	level      slog.LevelVar
 	xds, admin string
+	peers      string // where relays ask; "": nowhere
 	log        *logtest.Text
 	stop       func() // may be called more than once
 }
@@ -188,6 +189,14 @@ func runWith(t *testing.T, cfg *config.Config, more func(*Relay)) *running {
 		}
 	}
 	r.xds, r.admin = ports[0].Addr().String(), ports[1].Addr().String()
+	if cfg.Peers.Listen != "" {
+		lis, err := net.Listen("tcp", cfg.Peers.Listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.peers = lis.Addr().String()
+		r.relay.ServePeers(lis)
+	}
 	more(r.relay)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

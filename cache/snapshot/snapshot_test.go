@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -178,6 +179,32 @@ func TestOPS6SecretsAreLeftOut(t *testing.T) {
 	if bytes.Contains(b.Bytes(), []byte(hush)) {
 		t.Error("the secret is in the file")
 	}
+
+	// Another relay may have secrets, but nothing that is not to be cached (TTL-5). Without them it has what a disk has.
+	i.Past = cache.PastImage{Number: 7, Since: time.Unix(1, 0)}
+	for secrets, want := range map[bool]int{false: 2, true: 6} {
+		b.Reset()
+		if _, err := Lend(&b, &Header{ID: ID()}, i, secrets); err != nil {
+			t.Fatal(err)
+		}
+		_, lent, err := Read(&b)
+		if err != nil || lent.Past.Number != 0 {
+			t.Fatalf("what a peer is lent has generation %d, %v", lent.Past.Number, err)
+		}
+		if n := resources(lent); n != want {
+			t.Errorf("a peer that may have secrets (%t) is lent %d resources, want %d", secrets, n, want)
+		}
+		if LeaveSecrets(lent, nil); resources(lent) != 2 || len(lent.Tables) != 1 || !slices.Contains(lent.Tables[0].Lacking, "*") {
+			t.Errorf("without secrets there are %d resources in %d tables", resources(lent), len(lent.Tables))
+		}
+	}
+}
+
+func resources(i *cache.Image) (n int) {
+	for _, t := range i.Tables {
+		n += len(t.Resources)
+	}
+	return n
 }
 
 // A file of another format is no corrupt one: a relay of another version may know it.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"github.com/xdsrelay/xdsrelay/internal/xds/payload"
 )
 
@@ -53,13 +54,22 @@ type Header struct {
 // Counts say what is in a file.
 type Counts struct {
 	Tables, Resources int
-	Left              int // resources that were left out because of secrets
+	Left              int // resources that were left out because they are secret, or not to be cached
 	Bytes             int64
 }
 
 // Write writes a snapshot. It leaves out what must not reach a disk (OPS-6).
 func Write(to io.Writer, h *Header, i *cache.Image) (Counts, error) {
-	w := &writer{sum: crc32.New(castagnoli), secrets: h.Secrets}
+	return (&writer{secrets: h.Secrets}).write(to, h, i)
+}
+
+// Lend writes an image for another relay: the same bytes, but without the past, and with secrets if it may have them.
+func Lend(to io.Writer, h *Header, i *cache.Image, secrets bool) (Counts, error) {
+	return (&writer{secrets: h.Secrets, all: secrets}).write(to, h, &cache.Image{Tables: i.Tables})
+}
+
+func (w *writer) write(to io.Writer, h *Header, i *cache.Image) (Counts, error) {
+	w.sum = crc32.New(castagnoli)
 	buffered := bufio.NewWriterSize(io.MultiWriter(to, &w.counts), 1<<16)
 	w.to = io.MultiWriter(buffered, w.sum)
 	w.raw(append([]byte(magic), binary.LittleEndian.AppendUint32(nil, version)...))
@@ -71,7 +81,7 @@ func Write(to io.Writer, h *Header, i *cache.Image) (Counts, error) {
 	w.time(h.AsOf)
 	w.end()
 	for n := range i.Tables {
-		if !w.secrets.Has(i.Tables[n].TypeURL) {
+		if w.all || !w.secrets.Has(i.Tables[n].TypeURL) {
 			w.table(&i.Tables[n])
 		}
 	}
@@ -89,6 +99,7 @@ func Write(to io.Writer, h *Header, i *cache.Image) (Counts, error) {
 
 type writer struct {
 	secrets *payload.Secrets
+	all     bool // secrets are written, too
 	to      io.Writer
 	sum     hash.Hash32 // of everything so far
 	counts  Counts
@@ -110,16 +121,13 @@ func (w *writer) table(t *cache.TableImage) {
 	w.text(t.VersionInfo)
 	w.texts(t.Collections)
 	w.texts(t.Names)
-	leave, lacking := w.leftOut(t)
+	resources, lacking := kept(t, w.hides)
 	w.texts(lacking)
 	w.end()
 	w.counts.Tables++
-	for n := range t.Resources {
-		r := &t.Resources[n]
-		if leave[n] {
-			w.counts.Left++
-			continue
-		}
+	w.counts.Left += len(t.Resources) - len(resources)
+	for n := range resources {
+		r := &resources[n]
 		if w.err != nil {
 			return
 		}
@@ -133,21 +141,32 @@ func (w *writer) table(t *cache.TableImage) {
 	}
 }
 
-// leftOut says which resources of a table are not for a disk, by their place, and which collections may have
-// more members than the disk.
-func (w *writer) leftOut(t *cache.TableImage) (leave map[int]bool, lacking []string) {
-	leave, lacking = make(map[int]bool), slices.Clone(t.Lacking)
-	for n := range t.Resources {
-		r := t.Resources[n].Resource
-		if !r.DoNotCache && !w.secrets.Sensitive(r) {
-			continue
-		}
-		leave[n] = true
-		if c := t.CollectionOf(r); c != "" && !slices.Contains(lacking, c) {
+func (w *writer) hides(r *wire.Resource) bool { return !w.all && w.secrets.Sensitive(r) }
+
+// LeaveSecrets takes out of an image what must not reach a disk (OPS-6).
+func LeaveSecrets(i *cache.Image, secrets *payload.Secrets) {
+	i.Tables = slices.DeleteFunc(i.Tables, func(t cache.TableImage) bool { return secrets.Has(t.TypeURL) })
+	for n := range i.Tables {
+		t := &i.Tables[n]
+		t.Resources, t.Lacking = kept(t, secrets.Sensitive)
+	}
+}
+
+// kept gives the resources of a table that may be written, and the collections that may have more members than these.
+func kept(t *cache.TableImage, hides func(*wire.Resource) bool) (all []cache.ResourceImage, lacking []string) {
+	leave := func(r cache.ResourceImage) bool { return r.Resource.DoNotCache || hides(r.Resource) }
+	if !slices.ContainsFunc(t.Resources, leave) {
+		return t.Resources, t.Lacking
+	}
+	lacking = slices.Clone(t.Lacking)
+	for _, r := range t.Resources {
+		if !leave(r) {
+			all = append(all, r)
+		} else if c := t.CollectionOf(r.Resource); c != "" && !slices.Contains(lacking, c) {
 			lacking = append(lacking, c)
 		}
 	}
-	return leave, lacking
+	return all, lacking
 }
 
 // past writes the generations, the youngest first. One with a secret would lack it, so it is left out,

@@ -156,12 +156,6 @@ func (o *initFlags) text() string {
 		line("  tls: {cert_file: %s, key_file: %s,", o.cert("server.pem"), o.cert("server-key.pem"))
 		line("    client_ca_file: %s} # clients must present a certificate", o.cert("clients-ca.pem"))
 	}
-	if o.peersListen != "" {
-		line("  listeners:")
-		line("    - name: relays # for other relays only: see peers")
-		line("      listen: %s", strconv.Quote(o.peersListen))
-		line("      tls: {cert_file: %s, key_file: %s, client_ca_file: %s}", o.cert("relay.pem"), o.cert("relay-key.pem"), o.cert("relays-ca.pem"))
-	}
 	line("admin:")
 	line("  listen: %s # for operators: metrics, state, and commands", strconv.Quote(o.admin))
 	line("upstreams:")
@@ -192,13 +186,14 @@ func (o *initFlags) text() string {
 	}
 	if len(o.peers) > 0 {
 		line("peers: # other relays, which this one asks while the control plane is away")
-		line("  listener: relays")
-		line("  identities: [%s] # the relays that may ask", strconv.Quote(devRelayID))
+		line("  listen: %s # where they ask this one", strconv.Quote(o.peersListen))
+		line("  identities: [%s] # in their certificates", strconv.Quote(devRelayID))
 		line("  addresses:")
 		for _, p := range o.peers {
 			line("    - %s", strconv.Quote(p))
 		}
 		line("  tls: {ca_file: %s, cert_file: %s, key_file: %s}", o.cert("relays-ca.pem"), o.cert("relay.pem"), o.cert("relay-key.pem"))
+		line("  secrets: false # true: relays give each other secrets, too")
 	}
 	return w.String()
 }

@@ -125,13 +125,18 @@ func warn(cfg *config.Config, log *slog.Logger) {
 
 // opened are the sockets beside those of server.listen and admin.listen.
 type opened struct {
-	rest, probes net.Listener // nil: none
-	named        map[string]net.Listener
+	rest, probes, peers net.Listener // nil: none
+	named               map[string]net.Listener
 }
 
 func (o *opened) open(ctx context.Context, cfg *config.Config) (err error) {
 	if a := &cfg.Admin; a.ProbesListen != "" {
 		if o.probes, err = listen(ctx, "admin.probes_listen", a.ProbesListen, a.SocketMode); err != nil {
+			return err
+		}
+	}
+	if cfg.Peers.Listen != "" {
+		if o.peers, err = listen(ctx, "peers.listen", cfg.Peers.Listen, 0); err != nil {
 			return err
 		}
 	}
@@ -151,10 +156,13 @@ func (o *opened) open(ctx context.Context, cfg *config.Config) (err error) {
 	return nil
 }
 
-// serve has a relay serve clients and probes on them.
+// serve has a relay serve clients, probes and peers on them.
 func (o *opened) serve(r *relay.Relay) error {
 	if o.probes != nil {
 		r.ServeProbes(o.probes)
+	}
+	if o.peers != nil {
+		r.ServePeers(o.peers)
 	}
 	if o.rest != nil {
 		r.ServeREST(o.rest)
@@ -169,7 +177,7 @@ func (o *opened) serve(r *relay.Relay) error {
 
 // close closes what the relay has not closed: all of it, if there is no relay.
 func (o *opened) close() {
-	for _, lis := range []net.Listener{o.rest, o.probes} {
+	for _, lis := range []net.Listener{o.rest, o.probes, o.peers} {
 		if lis != nil {
 			_ = lis.Close()
 		}

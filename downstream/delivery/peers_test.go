@@ -2,56 +2,46 @@ package delivery
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
-// answersOf is what another store has of what is missing.
-func (b *bed) answersOf(other *bed) (all []cache.PeerAnswer) {
+// answersOf is the image of another store.
+func (b *bed) answersOf(other *bed) *cache.Image {
 	b.Helper()
 	wanted := other.store.Session().Wanted()
-	for _, w := range b.store.Peers().Missing() {
-		found, unknown := other.store.Peers().Known(w)
-		a := cache.PeerAnswer{PeerWants: cache.PeerWants{TypeURL: w.TypeURL, Kind: w.Kind}}
-		for _, name := range w.Names {
-			if !slices.Contains(unknown, name) && (name == cache.Wildcard || keyer.IsGlob(name)) {
-				a.Names = append(a.Names, name)
-			}
+	image := other.store.Snapshots().Image(nothing)
+	for i := range image.Tables {
+		for n := range image.Tables[i].Resources {
+			r := &image.Tables[i].Resources[n]
+			r.Resource = r.Resource.AsRestored()
 		}
-		for _, f := range found {
-			a.Resources = append(a.Resources, f.Resource)
-		}
-		all = append(all, a)
 	}
 	if got := other.store.Session().Wanted(); got != wanted {
 		b.Fatalf("a peer that was asked wants %d names of its control plane, and wanted %d", got, wanted)
 	}
 	other.check()
-	return all
+	return image
 }
 
-func (b *bed) takes(want int, all []cache.PeerAnswer) {
+func (b *bed) takes(want int, image *cache.Image) {
 	b.Helper()
-	if n := b.store.Peers().Take(all, time.Now()); n != want {
+	if n := b.store.Peers().Take(image, time.Now()); n != want {
 		b.Fatalf("took %d resources, want %d", n, want)
 	}
 	b.check()
 }
 
-// missing renders what is asked of peers.
-func (b *bed) missing() string {
-	var all []string
-	for _, w := range b.store.Peers().Missing() {
-		all = append(all, w.TypeURL[strings.LastIndexByte(w.TypeURL, '.')+1:]+" "+strings.Join(w.Names, " "))
+// lacks looks whether peers are to be asked.
+func (b *bed) lacks(want bool) {
+	b.Helper()
+	if got := b.store.Peers().Lacks(); got != want {
+		b.Errorf("lacks something: %t", got)
 	}
-	return strings.Join(all, ", ")
 }
 
 // A store takes from another one what its clients want, and nobody is asked for what that lacks.
@@ -76,17 +66,13 @@ func TestSUR1PeersFillWhatIsMissing(t *testing.T) {
 	list.sub(cds, "*")
 	same.resume(cds, []string{"a@1", "b@9", "gone@1"}, "*")
 	b.expect(append(fresh.collect(), append(list.lists(), same.collect()...)...))
-	if got, want := b.missing(), "Cluster *, Cluster "+globG+", ClusterLoadAssignment e f l unknown"; got != want {
-		t.Fatalf("missing: %s, want %s", got, want)
-	}
-	b.takes(4, b.answersOf(other))
-	b.restored(4)
+	b.lacks(true)
+	b.takes(5, b.answersOf(other)) // l, too, which nobody wants yet
+	b.restored(5)
 	b.expectAll(fresh.collect(), "CDS +"+nameG1+"@1", "CDS +a@1 +b@2", "EDS +e@1")
 	b.expect(list.lists(), "CDS a1 b2")
 	b.expect(same.collect()) // b is withheld, and nothing is removed
-	if got, want := b.missing(), "ClusterLoadAssignment f l unknown"; got != want {
-		t.Errorf("missing: %s, want %s", got, want)
-	}
+	b.lacks(true)            // f, l and unknown
 	b.takes(0, b.answersOf(other))
 
 	t.Log("the server confirms, replaces and removes what the peer gave")
@@ -95,6 +81,7 @@ func TestSUR1PeersFillWhatIsMissing(t *testing.T) {
 	b.says(cds, "+a@1", "+b@3")
 	b.saysOn(1, cds, "+"+nameG1+"@1")
 	b.says(eds, "-e", "-f", "-l", "+unknown@1")
+	b.says(lds, "+l@1")
 	b.settle()
 	b.restored(0)
 	b.expectAll(fresh.collect(), "CDS +b@3", "EDS +unknown@1 -f -l -e")
@@ -116,9 +103,7 @@ func TestSUR1PeersKnowNamesOfGlobs(t *testing.T) {
 	b.takes(1, b.answersOf(other))
 	b.expect(fresh.collect(), "CDS +"+nameG1+"@1")
 	b.expect(same.lists())
-	if got, want := b.missing(), "Cluster "+globG; got != want {
-		t.Errorf("missing: %s, want %s", got, want)
-	}
+	b.lacks(true)
 }
 
 // A collection for which the server had not answered when the disk was written is not known to have all its
@@ -136,9 +121,7 @@ func TestSUR1PeersFillUnfinishedSnapshots(t *testing.T) {
 	b.takes(1, b.answersOf(other))
 	b.expect(c.collect(), "CDS +a@1")
 	for range 2 {
-		if got, want := b.missing(), "Cluster *"; got != want {
-			t.Errorf("missing: %q, want %q", got, want)
-		}
+		b.lacks(true)
 		b = b.restart()
 		b.join().sub(cds, "*")
 	}
@@ -152,7 +135,7 @@ func TestSUR1PeersFillUnfinishedSnapshots(t *testing.T) {
 	}
 	b = b.restart()
 	b.join().sub(cds, "*")
-	b.expect([]string{b.missing()}, "")
+	b.lacks(false)
 }
 
 // What a peer gives takes the place of nothing that the store knows, and comes to nothing where the
@@ -338,7 +321,7 @@ func TestPeersGiveTTL_SUR1_TTL2(t *testing.T) {
 		client.sub(cds, "a")
 		<-b.store.Session().DemandChanged()
 		b.store.Session().Settle(time.Now())
-		b.takes(1, b.answersOf(other))
+		b.takes(2, b.answersOf(other)) // a, and a of all
 		select {
 		case <-b.store.Session().DemandChanged():
 		default:
@@ -361,21 +344,21 @@ func TestSUR1PeersReplaceNoAlias(t *testing.T) {
 	b := newBed(t, cache.Limits{})
 	c := b.join()
 	c.sub(eds, "alias", "gone", "own", "free", "last")
-	if b.store.Peers().Holds() {
+	if b.store.Peers().Holds() > 0 {
 		t.Error("it holds something")
 	}
 	b.connect(0)
 	b.says(eds, "+r@1|alias", "-gone", "+own@1")
 	c.collect()
 	b.store.Session().Lost(streamOf(0))
-	if !b.store.Peers().Holds() {
+	if b.store.Peers().Holds() == 0 {
 		t.Error("it holds nothing")
 	}
 	takes := func(want int, text string) {
 		t.Helper()
-		b.takes(want, []cache.PeerAnswer{{
-			PeerWants: cache.PeerWants{TypeURL: eds, Kind: cache.ByName}, Resources: []*wire.Resource{resource(eds, text)},
-		}})
+		b.takes(want, &cache.Image{Tables: []cache.TableImage{{
+			TypeURL: eds, Kind: cache.ByName, Resources: []cache.ResourceImage{{Resource: resource(eds, text).AsRestored()}},
+		}}})
 	}
 	takes(0, "x@2|alias,free")
 	takes(0, "x@2|gone,free")

@@ -146,10 +146,9 @@ var faults = map[string]fault{
 	"peers": {
 		configure: func(s *site) {
 			s.config.Peers.Addresses = []string{fmt.Sprint("127.0.0.1:", ports.Free(s.t))}
-			s.dir.PutPair("relay", s.ca.Client("relay"))
-			s.config.Peers.TLS = config.UpstreamTLS{
-				CAFile: s.dir.PutCA("ca", s.ca), CertFile: s.dir.Path("relay.crt"), KeyFile: s.dir.Path("relay.key"), ServerName: "relay.test",
-			}
+			s.config.Peers.Identities = []string{"spiffe://example.org/relay"}
+			s.dir.PutPair("relay", s.ca.SVID(s.config.Peers.Identities[0]))
+			s.config.Peers.TLS = config.PeersTLS{CAFile: s.dir.PutCA("ca", s.ca), CertFile: s.dir.Path("relay.crt"), KeyFile: s.dir.Path("relay.key")}
 		},
 		do: func(s *site) {
 			s.plane.Stop()

@@ -52,7 +52,7 @@ func newFleetTLS(t *testing.T) *fleetTLS {
 	f.files.PutCA("fleet", authority)
 	f.files.PutCA("relays", peers)
 	f.files.PutPair("server", authority.Server(relayHost))
-	f.files.PutPair("relay", peers.Client("relay", pki.URI(peerID)))
+	f.files.PutPair("relay", peers.SVID(peerID))
 	f.files.PutPair("envoy", authority.Client("envoy", pki.URI(envoyID)))
 	return f
 }
@@ -60,12 +60,8 @@ func newFleetTLS(t *testing.T) *fleetTLS {
 // configure makes a relay a peer of those that are asked at the addresses, itself at the first argument.
 func (f *fleetTLS) configure(c *config.Config, asked string, addrs []string) {
 	f.serve(c)
-	l := config.DefaultListener()
-	l.Name, l.Listen = "relays", asked
-	l.TLS = &config.ServerTLS{CertFile: f.files.Path("server.crt"), KeyFile: f.files.Path("server.key"), ClientCAFile: f.files.Path("relays.crt")}
-	c.Server.Listeners = append(c.Server.Listeners, l)
-	c.Peers.Listener, c.Peers.Addresses, c.Peers.Identities = l.Name, addrs, []string{peerID}
-	c.Peers.TLS = config.UpstreamTLS{CAFile: f.files.Path("fleet.crt"), CertFile: f.files.Path("relay.crt"), KeyFile: f.files.Path("relay.key"), ServerName: relayHost}
+	c.Peers.Listen, c.Peers.Addresses, c.Peers.Identities, c.Peers.Secrets = asked, addrs, []string{peerID}, true
+	c.Peers.TLS = config.PeersTLS{CAFile: f.files.Path("relays.crt"), CertFile: f.files.Path("relay.crt"), KeyFile: f.files.Path("relay.key")}
 }
 
 // serve has a relay ask its clients for certificates.

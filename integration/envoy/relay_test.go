@@ -107,7 +107,14 @@ func serveListeners(ctx context.Context, it *relay.Relay, c *config.Config) erro
 			return err
 		}
 	}
-	return nil
+	if c.Peers.Listen == "" {
+		return nil
+	}
+	lis, err := sockets.Listen(ctx, c.Peers.Listen, 0)
+	if err == nil {
+		it.ServePeers(lis)
+	}
+	return err
 }
 
 // restart ends the relay, and has another one come at the same addresses that knows

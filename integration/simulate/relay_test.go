@@ -155,9 +155,7 @@ func (p *relayProcess) start() {
 	xds, admin := n.listen(p.host, xdsPort), n.listen(p.host, adminPort)
 	r.ServeREST(n.listen(p.host, restPort))
 	if p.sim.fleet != nil && p.tier == 0 {
-		if err := r.ServeListener("relays", n.listen(p.host, peersPort)); err != nil {
-			p.sim.fail("relay %s: %v", p.host, err)
-		}
+		r.ServePeers(n.listen(p.host, peersPort))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.relay, p.cancel, p.force, p.done = r, cancel, make(chan struct{}), make(chan struct{})

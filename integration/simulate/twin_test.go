@@ -16,7 +16,7 @@ import (
 const (
 	twinAt    = 2 // whose host it is
 	relayName = "relay.test"
-	peersPort = "83" // of the listener at which relays ask
+	peersPort = "83" // at which relays ask
 	peerID    = "spiffe://example.org/relay"
 	certTime  = 20 * time.Hour
 )
@@ -34,7 +34,7 @@ func newFleetTLS(tb testing.TB) *fleetTLS {
 	f.files.PutCA("relays", relays)
 	f.files.PutPair("server", authority.Server(relayName, pki.Lifetime(certTime)))
 	f.files.PutPair("relay", authority.Client("relay", pki.Lifetime(certTime)))
-	f.files.PutPair("peer", relays.Client("relay", pki.URI(peerID), pki.Lifetime(certTime)))
+	f.files.PutPair("peer", relays.SVID(peerID, pki.Lifetime(certTime)))
 	f.client = &tls.Config{
 		RootCAs: authority.Pool(), ServerName: relayName, MinVersion: tls.VersionTLS13,
 		Certificates: []tls.Certificate{authority.Client("client", pki.Lifetime(certTime))},
@@ -55,14 +55,9 @@ func (f *fleetTLS) configure(c *config.Config, tier int) {
 		c.Upstreams[0].TLS = &mine
 		return
 	}
-	l := config.DefaultListener()
-	l.Name, l.Listen = "relays", ":"+peersPort
-	l.TLS = &config.ServerTLS{CertFile: f.files.Path("server.crt"), KeyFile: f.files.Path("server.key"), ClientCAFile: f.files.Path("relays.crt")}
-	c.Server.Listeners = []config.Listener{l}
-	c.Peers.Listener, c.Peers.Identities = l.Name, []string{peerID}
+	c.Peers.Listen, c.Peers.Identities = ":"+peersPort, []string{peerID}
 	c.Peers.Addresses = []string{relayHost(0) + ":" + peersPort, relayHost(twinAt) + ":" + peersPort}
-	c.Peers.TLS = mine
-	c.Peers.TLS.CertFile, c.Peers.TLS.KeyFile = f.files.Path("peer.crt"), f.files.Path("peer.key")
+	c.Peers.TLS = config.PeersTLS{CAFile: f.files.Path("relays.crt"), CertFile: f.files.Path("peer.crt"), KeyFile: f.files.Path("peer.key")}
 }
 
 // creds are those of clients that open streams.

@@ -116,6 +116,26 @@ func (s *TLSServer) HTTPConfig() *tls.Config {
 	return outer
 }
 
+// Outgoing returns a configuration for a connection to another server of the same kind, as it is now: it shows the
+// server's certificate, and the other one's is verified as those of clients are. Its name is the caller's business, in
+// VerifyConnection. The error says that a Workload API gives no certificate.
+func (s *TLSServer) Outgoing() (*tls.Config, error) {
+	m, err := (*s.from.Load()).current()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		// The server's list of CAs may lack the relay's.
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.cert, nil },
+		InsecureSkipVerify:   true, // VerifyConnection verifies
+		VerifyConnection: func(state tls.ConnectionState) error {
+			_, err := m.roots.Verify(state.PeerCertificates, x509.ExtKeyUsageServerAuth, time.Now())
+			return err
+		},
+	}, nil
+}
+
 // Credentials returns the same for a grpc server.
 func (s *TLSServer) Credentials() credentials.TransportCredentials {
 	return credentials.NewTLS(s.base)

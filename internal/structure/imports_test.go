@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"relay/admin":            {"relay/audit", "relay/sharing", "cache", "config", "downstream", "downstream/delivery", "upstream", "keyer", helpers},
 	"relay/load":             {helpers},
 	"relay/loadreport":       {helpers},
-	"relay/peers":            {"cache", "keyer", "internal/wire", helpers},
+	"relay/peers":            {"cache", "cache/snapshot"},
 	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/credentials", "internal/logs", "relay/refusals", "relay/load", "relay/loadreport", "relay/peers", "relay/resolve"}, // it is their observer
 	"relay": {
 		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/connections", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules",

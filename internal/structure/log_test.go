@@ -17,6 +17,7 @@ var loggers = regexp.MustCompile(`slog\.(New|NewLogLogger|Default|SetDefault|Deb
 var madeBy = map[string][]string{
 	"relay/relay.go": {"slog.New(lines.Handler())", "slog.New(lines.Unlimited())", "slog.NewLogLogger(r.refusals.AdminHTTPLog()"},
 	"relay/rest.go":  {"slog.NewLogLogger(r.refusals.HTTPLog()"},
+	"relay/peers.go": {"slog.NewLogLogger(r.refusals.HTTPLog()"},
 }
 
 func TestEveryLineIsLimited_LIM4(t *testing.T) {

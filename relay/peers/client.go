@@ -1,30 +1,28 @@
 package peers
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-
-	"github.com/xdsrelay/xdsrelay/internal/logs"
-	"github.com/xdsrelay/xdsrelay/internal/retry"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 const (
 	// lookupEvery is how often names of peers are looked up while peers are needed.
 	lookupEvery = 5 * time.Second
-	// connectionIdle is how long a connection without streams stays.
+	// connectionIdle is how long a connection without requests stays.
 	connectionIdle = 30 * time.Second
-	// maxAnswer bounds one response of a peer, in bytes.
-	maxAnswer = 64 << 20
-	// streamWindow and connWindow save a round trip for each burst of a large answer.
-	streamWindow, connWindow = 4 << 20, 16 << 20
+	// dialEvery is how often a peer is dialled at most: one that sends each connection away is dialled once an exchange.
+	dialEvery = time.Second
+	// maxHeader bounds the headers of an answer, in bytes.
+	maxHeader = 16 << 10
 )
 
 // Resolver looks up the IP addresses of a name, as net.Resolver does.
@@ -34,21 +32,21 @@ type Resolver interface {
 
 // ClientConfig says which peers there are and how they are reached.
 type ClientConfig struct {
-	ID          string   // of this process
-	Addresses   []string // host:port; a name stands for all its addresses
-	Credentials credentials.TransportCredentials
-	Authority   string // name in the peers' certificates; "": the host of the address
-	UserAgent   string
-	Resolver    Resolver // nil: the system's
-	Connect     func(ctx context.Context, network, address string) (net.Conn, error)
-	Options     []grpc.DialOption
-	MaxBytes    int // of one exchange
-	Panics      *logs.Panics
+	ID         string   // of this process
+	Addresses  []string // host:port; a name stands for all its addresses
+	Identities []string // of peers
+	// TLS gives the configuration of a connection, which verifies the peer's certificate.
+	TLS       func() (*tls.Config, error)
+	UserAgent string
+	Resolver  Resolver                                                             // nil: the system's
+	Connect   func(ctx context.Context, network, address string) (net.Conn, error) // nil: by the system
+	MaxBytes  int                                                                  // of an image
 }
 
 // Client asks peers. Its methods may be called from any goroutine.
 type Client struct {
-	cfg ClientConfig
+	cfg   ClientConfig
+	large chan struct{} // has one element while a large image is read
 
 	mu     sync.Mutex
 	looked time.Time        // when names were looked up last
@@ -61,7 +59,10 @@ func NewClient(cfg ClientConfig) *Client {
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
 	}
-	return &Client{cfg: cfg, peers: make(map[string]*Peer)}
+	if cfg.Connect == nil {
+		cfg.Connect = new(net.Dialer).DialContext
+	}
+	return &Client{cfg: cfg, large: make(chan struct{}, 1), peers: make(map[string]*Peer)}
 }
 
 // Close closes the connections. Exchanges end with errors.
@@ -75,7 +76,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Peers lists the peers that may answer now, in the same order each time. It looks names up if
+// Peers lists the peers that may answer now, in the order of the configuration. It looks names up if
 // that was long ago. A name that cannot be looked up keeps its addresses.
 func (c *Client) Peers(ctx context.Context) []*Peer {
 	now := time.Now()
@@ -97,7 +98,8 @@ func (c *Client) Peers(ctx context.Context) []*Peer {
 		}
 	}
 	slices.SortFunc(all, func(a, b *Peer) int {
-		return slices.Compare([]string{a.target, a.Address}, []string{b.target, b.Address})
+		order := func(p *Peer) int { return slices.Index(c.cfg.Addresses, p.target) }
+		return cmp.Or(order(a)-order(b), strings.Compare(a.Address, b.Address))
 	})
 	return all
 }
@@ -142,31 +144,9 @@ func (c *Client) adopt(target string, addresses []string) {
 	for _, a := range addresses {
 		key := target + " " + a
 		if c.peers[key] == nil {
-			if cc, err := c.dial(target, a); err == nil {
-				c.peers[key] = &Peer{Address: a, target: target, id: c.cfg.ID, maxBytes: c.cfg.MaxBytes, cc: cc, panics: c.cfg.Panics}
-			}
+			c.peers[key] = newPeer(c, target, a)
 		}
 	}
-}
-
-// dial makes a connection, which is opened by its first stream.
-func (c *Client) dial(target, address string) (*grpc.ClientConn, error) {
-	authority := target
-	if c.cfg.Authority != "" {
-		authority = c.cfg.Authority
-	}
-	opts := []grpc.DialOption{
-		grpc.WithTransportCredentials(retry.PacedCredentials(c.cfg.Credentials)), grpc.WithAuthority(authority), grpc.WithUserAgent(c.cfg.UserAgent),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
-		grpc.WithIdleTimeout(connectionIdle), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
-	}
-	if connect := c.cfg.Connect; connect != nil {
-		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return connect(ctx, "tcp", address)
-		}))
-	}
-	return grpc.NewClient("passthrough:///"+address, append(opts, c.cfg.Options...)...)
 }
 
 // The times for which a peer is not asked again.
@@ -180,17 +160,70 @@ const (
 type Peer struct {
 	Address string // what is dialled
 
-	target, id string // of the configuration; of this process
-	maxBytes   int
-	cc         *grpc.ClientConn
-	panics     *logs.Panics
+	client    *Client
+	target    string // of the configuration
+	transport *http.Transport
 
 	mu      sync.Mutex
+	dialled time.Time
 	until   time.Time // it is not asked before
-	refused bool      // the last answer was that the relay may not ask
+	trouble Result    // of the last exchange; "": none
 }
 
-func (p *Peer) close() { _ = p.cc.Close() } // fails only where it is closed already
+func newPeer(c *Client, target, address string) *Peer {
+	p := &Peer{Address: address, client: c, target: target}
+	p.transport = &http.Transport{
+		DialTLSContext: p.dial, ForceAttemptHTTP2: true, MaxConnsPerHost: 1, DisableCompression: true,
+		IdleConnTimeout: connectionIdle, MaxResponseHeaderBytes: maxHeader,
+	}
+	return p
+}
+
+var (
+	errSentAway = errors.New("the peer ends connections at once")
+	errStranger = errors.New("the peer's certificate has no name of peers.identities, or several URIs")
+)
+
+// dial opens a connection to the peer, and verifies that it is one.
+func (p *Peer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	p.mu.Lock()
+	now := time.Now()
+	early := now.Sub(p.dialled) < dialEvery
+	if !early {
+		p.dialled = now
+	}
+	p.mu.Unlock()
+	if early {
+		return nil, errSentAway
+	}
+	cfg, err := p.client.cfg.TLS()
+	if err != nil {
+		return nil, err
+	}
+	cfg.ServerName, _, _ = net.SplitHostPort(p.target) // of a valid configuration it has both
+	verify := cfg.VerifyConnection
+	cfg.VerifyConnection = func(state tls.ConnectionState) error {
+		if err := verify(state); err != nil {
+			return err
+		}
+		if Identity(p.client.cfg.Identities, state.PeerCertificates[0]) == "" {
+			return errStranger
+		}
+		return nil
+	}
+	raw, err := p.client.cfg.Connect(ctx, network, p.Address)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, cfg)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close() // the handshake's error says why
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (p *Peer) close() { p.transport.CloseIdleConnections() } // the others end with their exchanges
 
 func (p *Peer) willing(now time.Time) bool {
 	p.mu.Lock()
@@ -198,18 +231,27 @@ func (p *Peer) willing(now time.Time) bool {
 	return !now.Before(p.until)
 }
 
-// rest has the peer left alone for a while.
-func (p *Peer) rest(d time.Duration) {
+// finish has the peer left alone for a while after an exchange that failed.
+func (p *Peer) finish(err error) {
+	pause := afterFailure
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return
+	case errors.Is(err, ErrSelf):
+		pause = afterSelf
+	case errors.Is(err, ErrRefused), errors.Is(err, ErrTooLarge):
+		pause = afterRefusal
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.until = time.Now().Add(d)
+	p.until = time.Now().Add(pause)
 }
 
-// Refused notes whether the peer lets the relay ask. It reports whether that is news.
-func (p *Peer) Refused(is bool) (news bool) {
+// Trouble notes what is wrong with the peer; "" if it answered. It reports whether that is news.
+func (p *Peer) Trouble(is Result) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	news = p.refused != is
-	p.refused = is
+	news = p.trouble != is
+	p.trouble = is
 	return news
 }

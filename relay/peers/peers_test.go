@@ -1,11 +1,18 @@
 package peers
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,130 +20,101 @@ import (
 	"testing/synctest"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
-	"github.com/xdsrelay/xdsrelay/keyer"
+	"google.golang.org/grpc/test/bufconn"
 )
 
 const (
-	cds = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	eds = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	cds    = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	eds    = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	peerID = "spiffe://td/peer"
+	askID  = "spiffe://td/asks"
 )
 
-// counts implement Observer, and Stores with one store.
-type counts struct {
-	store *cache.Store
-	asOf  time.Time
-
-	gave, ignored, passed atomic.Int64
-}
-
-func (*counts) Asked(Result) {}
-func (*counts) Taken(int)    {}
-func (c *counts) Gave(n int) { c.gave.Add(int64(n)) }
-func (c *counts) Ignored()   { c.ignored.Add(1) }
-
-func (c *counts) Find(id string) (*cache.Store, time.Time) {
-	if id != "store" {
-		return nil, time.Time{}
-	}
-	return c.store, c.asOf
-}
-
-func (*counts) Holds() []string { return []string{"primary", "other"} }
-
-// bench is a relay that answers and one that asks.
+// bench is a relay that asks, and its peer, over TLS in memory.
 type bench struct {
-	counts
+	*testing.T
 
-	server *Server
-	client *Client
-	plain  bool // it knows no markers
-	drips  bool // it sends the same for ever
-	silent bool // the handler behind the interceptor says nothing
+	client  *Client
+	server  *Server
+	handler atomic.Pointer[http.Handler] // in place of server's
+	store   *cache.Store
+	asOf    time.Time
+	dialled atomic.Int64
+	gave    []string // what the peer counted
 }
 
-// newBench starts both. The store has clusters of the wildcard, and endpoints by name.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := new(bench)
-	b.asOf = time.Now().Add(-time.Hour)
-	b.store = filled(t)
-	b.server = &Server{
-		ID: "peer", Trusted: func(context.Context) bool { return true }, Stores: &b.counts, Observer: &b.counts,
-		MessageSize: func() int { return 200 }, MaxBytes: 1 << 20, End: endStream,
-	}
+	b := &bench{T: t, store: filled(t), asOf: time.Now().Add(-time.Minute)}
+	ca := pki.NewAuthority(t, "relays")
+	b.server = &Server{ID: "answers", Scopes: b, Secrets: true, Observer: b, Log: slog.New(slog.DiscardHandler), Identify: func(shown []*x509.Certificate) (string, error) {
+		if who := Identity([]string{askID}, shown[0]); who != "" {
+			return who, nil
+		}
+		return "", errors.New("a stranger")
+	}}
+	b.answers(b.server)
 	lis := bufconn.Listen(1 << 20)
-	g := grpc.NewServer(grpc.ForceServerCodecV2(wire.Codec()), grpc.StreamInterceptor(b.intercept),
-		grpc.UnknownServiceHandler(func(_ any, g grpc.ServerStream) error {
-			b.passed.Add(1)
-			if b.silent {
-				<-g.Context().Done()
-			}
-			return status.Error(codes.Unavailable, "an ordinary client")
-		}))
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(lis) }()
+	web := &http.Server{
+		Handler:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*b.handler.Load()).ServeHTTP(w, r) }),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{ca.SVID(peerID)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(), MinVersion: tls.VersionTLS13},
+		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = web.ServeTLS(lis, "", "")
+	}()
+	shown := ca.SVID(askID)
 	b.client = NewClient(ClientConfig{
-		ID: "asks", Addresses: []string{"peer.test:1"}, Credentials: insecure.NewCredentials(), UserAgent: "test", Resolver: b, MaxBytes: 1 << 20,
-		Connect: func(ctx context.Context, _, _ string) (net.Conn, error) { return lis.DialContext(ctx) },
+		ID: "asks", Addresses: []string{"peer.test:1"}, Identities: []string{peerID}, UserAgent: "test", Resolver: b, MaxBytes: 1 << 20,
+		TLS: func() (*tls.Config, error) {
+			return &tls.Config{
+				Certificates: []tls.Certificate{shown}, InsecureSkipVerify: true, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13,
+				VerifyConnection: func(s tls.ConnectionState) error {
+					_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: ca.Pool()})
+					return err
+				},
+			}, nil
+		},
+		Connect: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			b.dialled.Add(1)
+			return lis.DialContext(ctx)
+		},
 	})
 	t.Cleanup(func() {
 		b.client.Close()
-		g.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		_ = web.Close()
+		<-done
 	})
 	return b
 }
 
-func (b *bench) intercept(srv any, g grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if b.plain {
-		return handler(srv, g)
+// answers has another handler answer.
+func (b *bench) answers(h http.Handler) { b.handler.Store(&h) }
+
+// Find implements Scopes.
+func (b *bench) Find(id string) (*cache.Store, *snapshot.Header) {
+	if id != "scope" {
+		return nil, nil
 	}
-	if b.drips {
-		return b.drip(g)
-	}
-	exchange, err := b.server.Answer(g)
-	switch {
-	case err != nil:
-		return err
-	case exchange != nil:
-		return exchange(g)
-	}
-	return handler(srv, g)
+	return b.store, &snapshot.Header{ID: id, Upstream: "primary", Written: time.Now(), AsOf: b.asOf}
 }
 
-// drip answers with something every second.
-func (b *bench) drip(g grpc.ServerStream) error {
-	err := g.SendHeader(reply(&Reply{ID: b.server.ID, Known: true}))
-	for err == nil {
-		select {
-		case <-time.After(time.Second):
-			err = g.SendMsg(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: cds, Nonce: "0"})
-		case <-g.Context().Done():
-			err = g.Context().Err()
-		}
-	}
-	return err
-}
+// Holds implements Scopes.
+func (*bench) Holds() []string { return []string{"primary", "the other"} }
 
-// endStream ends a stream as downstream.EndStream does.
-func endStream(g grpc.ServerStream, err error) {
-	t := grpc.ServerTransportStreamFromContext(g.Context()).(interface{ WriteStatus(*status.Status) error })
-	_ = t.WriteStatus(status.Convert(err))
+// Asked, Taken and Gave implement Observer.
+func (*bench) Asked(Result) {}
+func (*bench) Taken(int)    {}
+func (b *bench) Gave(identity string, r Result, n int) {
+	b.gave = append(b.gave, fmt.Sprint(identity, " ", r, " ", n))
 }
 
 // LookupNetIP implements Resolver.
@@ -166,192 +144,315 @@ func filled(t *testing.T) *cache.Store {
 }
 
 // only is the one peer that may answer.
-func (b *bench) only(t *testing.T) *Peer {
-	t.Helper()
-	all := b.client.Peers(t.Context())
+func (b *bench) only() *Peer {
+	b.Helper()
+	all := b.client.Peers(b.Context())
 	if len(all) != 1 || all[0].Address != "192.0.2.1:1" {
-		t.Fatalf("peers %v", all)
+		b.Fatalf("peers %v", all)
 	}
 	return all[0]
 }
 
-var wants = []cache.PeerWants{
-	{TypeURL: cds, Kind: cache.WholeType, Names: []string{"*"}},
-	{TypeURL: cds, Kind: cache.ByName, Names: []string{"b", "none"}},
-	{TypeURL: eds, Kind: cache.ByName, Names: []string{"e", "g", "xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/g/*"}},
-}
-
-func names(a cache.PeerAnswer) (all []string) {
-	for _, r := range a.Resources {
-		all = append(all, r.Name+"@"+r.Version)
-	}
-	return all
+// asks asks for the scope, and gives what was taken: names with versions, and as of when.
+func (b *bench) asks(scope, before string) (taken []string, asOf time.Time, tag string, err error) {
+	tag, err = b.only().Ask(b.Context(), scope, before, func(i *cache.Image, at time.Time) {
+		asOf = at
+		for _, t := range i.Tables {
+			for _, r := range t.Resources {
+				taken = append(taken, r.Resource.Name+"@"+r.Resource.Version)
+			}
+		}
+	})
+	slices.Sort(taken)
+	return taken, asOf, tag, err
 }
 
 func TestAsk_SUR1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		wanted := b.store.Session().Wanted()
-		a, err := b.only(t).Ask(t.Context(), "store", wants)
-		if err != nil || !a.Known || !a.AsOf.Equal(b.asOf) || len(a.Parts) != len(wants) {
-			t.Fatalf("%+v, %v", a, err)
+		taken, asOf, tag, err := b.asks("scope", "")
+		if got := fmt.Sprint(taken); err != nil || got != "[a@1 b@1 c@1 e@1 f@2]" || !asOf.Equal(b.asOf) || tag == "" {
+			t.Fatalf("took %s as of %s, tag %q: %v", got, asOf, tag, err)
 		}
-		for i, want := range []string{"[a@1 b@1 c@1] [*]", "[b@1] []", "[e@1] []"} {
-			if got := fmt.Sprint(names(a.Parts[i]), a.Parts[i].Names); got != want {
-				t.Errorf("answer %d: %s, want %s", i, got, want)
-			}
+		if taken, _, again, err := b.asks("scope", tag); err != nil || taken != nil || again != tag {
+			t.Errorf("of an image that did not change: %q, %q: %v", taken, again, err)
 		}
-		if b.gave.Load() != 5 {
-			t.Errorf("the peer gave %d resources", b.gave.Load())
+		if err := b.store.Session().Apply(wire.StreamID{}, words.Response(eds, "+e@2"), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if taken, _, _, err := b.asks("scope", tag); err != nil || !slices.Contains(taken, "e@2") {
+			t.Errorf("of an image that changed: %q: %v", taken, err)
+		}
+		if taken, _, _, err := b.asks("another", ""); err != nil || taken != nil {
+			t.Errorf("of a scope that the peer does not have: %q: %v", taken, err)
+		}
+		b.asOf = time.Now().Add(time.Hour)
+		if _, asOf, _, err := b.asks("scope", ""); err != nil || asOf.After(time.Now()) {
+			t.Errorf("what is current in the future is as of %s: %v", asOf, err)
+		}
+		holds, err := b.only().Look(t.Context())
+		if err != nil || !slices.Equal(holds, []string{"primary", "the other"}) {
+			t.Errorf("holds %q, %v", holds, err)
 		}
 		if got := b.store.Session().Wanted(); got != wanted {
 			t.Errorf("the peer wants %d names now, and wanted %d", got, wanted)
 		}
-		a, err = b.only(t).Ask(t.Context(), "another store", wants)
-		if err != nil || a.Known || a.Parts != nil {
-			t.Errorf("of a store that the peer has not: %+v, %v", a, err)
+		want := []string{askID + " content 5", askID + " nothing 0", askID + " content 5", askID + " nothing 0", askID + " content 5"}
+		if !slices.Equal(b.gave, want) {
+			t.Errorf("the peer counted %q", b.gave)
 		}
-		holds, err := b.only(t).Look(t.Context())
-		if err != nil || !slices.Equal(holds, []string{"primary", "other"}) {
-			t.Errorf("holds %q, %v", holds, err)
-		}
-		if b.passed.Load()+b.ignored.Load() != 0 {
-			t.Errorf("%d streams went on, %d were ignored", b.passed.Load(), b.ignored.Load())
+		if n := b.dialled.Load(); n != 1 {
+			t.Errorf("%d connections for one peer", n)
 		}
 	})
 }
 
-// A peer that does not answer as one is left alone for a while.
+// writes has an answer written with do, which says when there is no more.
+func writes(do func(w http.ResponseWriter, r *http.Request) (more bool)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil && do(w, r) {
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+}
+
+// imageOf is the peer's image as bytes, of a scope.
+func (b *bench) imageOf(scope string) []byte {
+	b.Helper()
+	var data bytes.Buffer
+	if _, err := snapshot.Lend(&data, &snapshot.Header{ID: scope}, b.store.Snapshots().Image(func(string) bool { return false }), true); err != nil {
+		b.Fatal(err)
+	}
+	return data.Bytes()
+}
+
+// A peer that gives nothing of use takes a bounded time and bounded bytes, nothing of it is taken, and it is left alone
+// for a while.
 func TestAskInVain_SUR1(t *testing.T) {
+	corrupt := new(*snapshot.CorruptError)
 	for name, tt := range map[string]struct {
-		prepare         func(b *bench)
-		want            error
-		ignored, passed int64
-		pause           time.Duration
+		prepare func(b *bench)
+		want    error // or
+		as      any
+		took    time.Duration
+		pause   time.Duration
 	}{
-		"itself":           {func(b *bench) { b.server.ID = "asks" }, ErrSelf, 0, 0, afterSelf},
-		"not trusted":      {func(b *bench) { b.server.Trusted = func(context.Context) bool { return false } }, ErrRefused, 1, 1, afterRefusal},
-		"hangs":            {func(b *bench) { b.server.Stores = new(hanging) }, errSilent, 0, 0, afterFailure},
-		"knows no markers": {func(b *bench) { b.plain, b.silent = true, true }, errSilent, 0, 1, afterFailure},
-		"ends the stream":  {func(b *bench) { b.plain = true }, errSilent, 0, 1, afterFailure},
+		"itself": {prepare: func(b *bench) { b.server.ID = "asks" }, want: ErrSelf, pause: afterSelf},
+		"refused": {prepare: func(b *bench) {
+			b.server.Identify = func([]*x509.Certificate) (string, error) { return "", errors.New("no") }
+		}, want: ErrRefused, pause: afterRefusal},
+		"a stranger": {prepare: func(b *bench) { b.client.cfg.Identities = []string{"spiffe://td/other"} }, want: errStranger, pause: afterFailure},
+		"mute": {prepare: func(b *bench) {
+			b.answers(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		}, want: errSilent, took: answerWithin, pause: afterFailure},
+		"silent in the middle": {prepare: func(b *bench) {
+			b.answers(writes(func(w http.ResponseWriter, r *http.Request) bool {
+				_, _ = w.Write(b.imageOf("scope")[:40])
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+				return false
+			}))
+		}, want: errSilent, took: answerWithin, pause: afterFailure},
+		"drips for ever": {prepare: func(b *bench) {
+			start := append(b.imageOf("scope")[:12], 255, 255, 255, 0) // a record of 16 MB
+			b.answers(writes(func(w http.ResponseWriter, _ *http.Request) bool {
+				_, _ = w.Write(start)
+				start = []byte{0}
+				time.Sleep(time.Second)
+				return true
+			}))
+		}, want: errTooLong, took: exchangeTime, pause: afterFailure},
+		"sends without end": {prepare: func(b *bench) {
+			start := append(b.imageOf("scope")[:12], 255, 255, 255, 63) // a record of 1 GiB
+			b.answers(writes(func(w http.ResponseWriter, _ *http.Request) bool {
+				_, err := w.Write(start)
+				start = make([]byte, 1<<16)
+				return err == nil
+			}))
+		}, want: ErrTooLarge, pause: afterRefusal},
+		"larger than max_bytes": {prepare: func(b *bench) { b.client.cfg.MaxBytes = 150 }, want: ErrTooLarge, pause: afterRefusal},
+		"garbage": {prepare: func(b *bench) {
+			b.answers(writes(func(w http.ResponseWriter, _ *http.Request) bool {
+				_, _ = io.WriteString(w, strings.Repeat("garbage", 100))
+				return false
+			}))
+		}, as: corrupt, pause: afterFailure},
+		"cut off": {prepare: func(b *bench) {
+			b.answers(writes(func(w http.ResponseWriter, _ *http.Request) bool {
+				data := b.imageOf("scope")
+				_, _ = w.Write(data[:len(data)-1])
+				return false
+			}))
+		}, as: corrupt, pause: afterFailure},
+		"another scope": {prepare: func(b *bench) {
+			b.answers(writes(func(w http.ResponseWriter, _ *http.Request) bool {
+				_, _ = w.Write(b.imageOf("other"))
+				return false
+			}))
+		}, want: errOther, pause: afterFailure},
+		"broken": {prepare: func(b *bench) {
+			b.answers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+		}, want: errStatus, pause: afterFailure},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				tt.prepare(b)
-				p := b.only(t)
-				if _, err := p.Ask(t.Context(), "store", wants); !errors.Is(err, tt.want) {
-					t.Errorf("error %v, want %v", err, tt.want)
+				began := time.Now()
+				taken, _, _, err := b.asks("scope", "")
+				if err == nil || taken != nil || tt.want != nil && !errors.Is(err, tt.want) || tt.as != nil && !errors.As(err, tt.as) {
+					t.Errorf("SUR-1: took %q, error %v, want %v", taken, err, tt.want)
 				}
-				synctest.Wait() // the server's side of the stream
-				if b.ignored.Load() != tt.ignored || b.passed.Load() != tt.passed {
-					t.Errorf("%d markers were ignored, %d streams went on", b.ignored.Load(), b.passed.Load())
+				if took := time.Since(began); took != tt.took {
+					t.Errorf("SUR-1: it took %s, want %s", took, tt.took)
 				}
 				if all := b.client.Peers(t.Context()); len(all) != 0 {
 					t.Error("the peer is asked again at once")
 				}
 				time.Sleep(tt.pause)
-				b.only(t)
+				b.only()
 			})
 		})
 	}
 }
 
-// An exchange is bounded in bytes on either side, and a peer that goes on for ever is given up: it is left alone.
-func TestExchangeIsBounded_SUR1(t *testing.T) {
-	for name, tt := range map[string]struct {
-		prepare func(b *bench)
-		want    error
-		after   time.Duration
-	}{
-		"bytes at the peer": {func(b *bench) { b.server.MaxBytes = 150 }, ErrTooLarge, 0},
-		"bytes of names":    {func(b *bench) { b.server.MaxBytes = 10 }, ErrTooLarge, 0},
-		"bytes here":        {func(b *bench) { b.client.cfg.MaxBytes = 150 }, ErrTooLarge, 0},
-		"time here":         {func(b *bench) { b.drips, b.server.End = true, func(grpc.ServerStream, error) {} }, errTooLong, exchangeTime},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t)
-				tt.prepare(b)
-				p, began := b.only(t), time.Now()
-				_, err := p.Ask(t.Context(), "store", wants)
-				if status.Code(err) != status.Code(tt.want) || !strings.Contains(err.Error(), status.Convert(tt.want).Message()) {
-					t.Errorf("SUR-1: the error is %v, want %v", err, tt.want)
-				}
-				if took := time.Since(began); took != tt.after {
-					t.Errorf("SUR-1: the exchange took %s, want %s", took, tt.after)
-				}
-				if all := b.client.Peers(t.Context()); len(all) != 0 {
-					t.Error("the peer is asked again at once")
-				}
-			})
-		})
-	}
-}
-
-// A relay that asks and never comes to an end is cut off by the peer.
-func TestExchangeOfAnAskerEnds_SUR1(t *testing.T) {
+// Of large images one is read at a time: several scopes take no more memory than peers.max_bytes, and small parts.
+func TestLargeImagesAreReadAlone_SUR1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		p, began := b.only(t), time.Now()
-		ctx := metadata.AppendToOutgoingContext(t.Context(), header, encode(&Marker{From: "asks", Store: "store"}))
-		cs, err := p.cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
-		if err != nil {
-			t.Fatal(err)
+		b.client.cfg.MaxBytes = 1 << 20
+		goOn, began := make(chan struct{}), make(chan string, 2)
+		b.answers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			scope := r.URL.Query().Get(scopeParameter)
+			_, _ = w.Write(append(b.imageOf(scope)[:12], 255, 255, 255, 0))
+			_, _ = w.Write(make([]byte, 1<<17))
+			_ = http.NewResponseController(w).Flush()
+			began <- scope
+			<-goOn
+			_, _ = w.Write(make([]byte, 1<<20))
+		}))
+		p := b.only()
+		var ends []error
+		done := make(chan error, 2)
+		for _, scope := range []string{"one", "two"} {
+			go func() {
+				_, err := p.Ask(t.Context(), scope, "", func(*cache.Image, time.Time) { t.Error("something was taken") })
+				done <- err
+			}()
 		}
-		err = cs.RecvMsg(new(wire.Response))
-		if status.Code(err) != codes.DeadlineExceeded || time.Since(began) != exchangeTime {
-			t.Errorf("SUR-1: %v after %s", err, time.Since(began))
+		<-began
+		<-began
+		synctest.Wait()
+		if n := len(b.client.large); n != 1 {
+			t.Errorf("SUR-1: %d large images are read at a time", n)
+		}
+		close(goOn)
+		for range 2 {
+			ends = append(ends, <-done)
+		}
+		for _, err := range ends {
+			if !errors.Is(err, ErrTooLarge) {
+				t.Errorf("SUR-1: an image ended with %v", err)
+			}
+		}
+		if n := len(b.client.large); n != 0 {
+			t.Errorf("SUR-1: %d large images are being read, and all have ended", n)
 		}
 	})
 }
 
-// hanging is a relay that finds stores late.
-type hanging struct{ counts }
-
-func (*hanging) Find(string) (*cache.Store, time.Time) {
-	time.Sleep(2 * answerWithin)
-	return nil, time.Time{}
+// A peer that sends each connection away before it has a request is not dialled without pause.
+func TestPeerThatSendsAway_OPS2_SUR1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		connect := b.client.cfg.Connect
+		b.client.cfg.Connect = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := connect(ctx, network, address)
+			if err == nil {
+				_ = conn.Close()
+			}
+			return conn, err
+		}
+		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(time.Second) {
+			for _, p := range b.client.Peers(t.Context()) {
+				if _, err := p.Look(t.Context()); err == nil {
+					t.Fatal("a peer that sends away answers")
+				}
+			}
+		}
+		if n := b.dialled.Load(); n < 2 || n > 13 {
+			t.Errorf("OPS-2: %d connections in a minute", n)
+		}
+	})
 }
 
-func TestTrusts(t *testing.T) {
-	relay := []string{"spiffe://td/relay"}
+func TestIdentity_ACC1(t *testing.T) {
+	const relay, dns = "spiffe://td/relay", "relay.example.com"
+	identities := []string{"x", "", relay, dns}
+	uri := func(all ...string) (uris []*url.URL) {
+		for _, text := range all {
+			u, err := url.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			uris = append(uris, u)
+		}
+		return uris
+	}
 	for name, tt := range map[string]struct {
-		peer keyer.Peer
-		want bool
+		cert x509.Certificate
+		want string
 	}{
-		"its URI":                    {keyer.Peer{URIs: relay, SPIFFE: relay[0]}, true},
-		"another URI":                {keyer.Peer{URIs: []string{"spiffe://td/relay2"}}, false},
-		"a URI beside it":            {keyer.Peer{URIs: []string{"spiffe://td/relay", "spiffe://td/client"}}, false},
-		"a URI before it":            {keyer.Peer{URIs: []string{"spiffe://td/client", "spiffe://td/relay"}}, false},
-		"names of other kinds":       {keyer.Peer{DNS: relay, Emails: relay, IPs: relay, Subject: relay[0]}, false},
-		"a certificate without URIs": {keyer.Peer{}, false},
+		"its URI":                     {x509.Certificate{URIs: uri(relay)}, relay},
+		"another URI":                 {x509.Certificate{URIs: uri(relay + "2")}, ""},
+		"a URI beside it":             {x509.Certificate{URIs: uri(relay, "spiffe://td/client")}, ""},
+		"a URI before it":             {x509.Certificate{URIs: uri("spiffe://td/client", relay)}, ""},
+		"its DNS name":                {x509.Certificate{DNSNames: []string{"other", dns}}, dns},
+		"a DNS name beside a URI":     {x509.Certificate{DNSNames: []string{dns}, URIs: uri("spiffe://td/client")}, ""},
+		"names of other kinds":        {x509.Certificate{EmailAddresses: []string{dns}}, ""},
+		"a certificate without names": {x509.Certificate{}, ""},
 	} {
-		if got := Trusts([]string{"x", "", "spiffe://td/relay"}, &tt.peer); got != tt.want {
-			t.Errorf("ACC-1: %s: %t", name, got)
+		if got := Identity(identities, &tt.cert); got != tt.want {
+			t.Errorf("ACC-1: %s: %q", name, got)
 		}
 	}
-	if Trusts(nil, &keyer.Peer{URIs: relay}) {
+	if Identity(nil, &x509.Certificate{DNSNames: []string{dns}}) != "" {
 		t.Error("ACC-1: nobody may ask, and somebody does")
 	}
 }
 
-// Questions are split such that a relay with the least server.max_receive_size takes them.
-func TestSplit(t *testing.T) {
-	var w cache.PeerWants
-	w.TypeURL = eds
-	for i := range 10_000 {
-		w.Names = append(w.Names, fmt.Sprintf("some-endpoint-set-%05d", i))
-	}
-	questions := split([]cache.PeerWants{w, wants[0]})
-	n := 0
-	for i := range questions {
-		n += len(questions[i].Names)
-		if size := proto.Size(questions[i].request(i)); size > 64<<10 {
-			t.Errorf("question %d has %d bytes", i, size)
+// Only the one path is there, and only to be read.
+func TestOtherRequests_ACC1(t *testing.T) {
+	for request, want := range map[string]int{"GET /": 404, "GET /config": 404, "POST /image": 405, "GET /image": 403} {
+		method, at, _ := strings.Cut(request, " ")
+		w := &answer{header: make(http.Header)}
+		r, err := http.NewRequestWithContext(t.Context(), method, "https://peer.test"+at, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := new(bench)
+		(&Server{Identify: func([]*x509.Certificate) (string, error) { return "", errors.New("it shows no certificate") }, Observer: b, Log: slog.New(slog.DiscardHandler)}).ServeHTTP(w, r)
+		if w.code != want {
+			t.Errorf("%s is answered %d, want %d", request, w.code, want)
+		}
+		if refused := slices.Equal(b.gave, []string{" refused 0"}); refused != (want == 403) {
+			t.Errorf("%s is counted as %q", request, b.gave)
 		}
 	}
-	if n != 10_001 || len(questions) < 3 {
-		t.Errorf("%d names in %d questions", n, len(questions))
-	}
 }
+
+// answer is what a handler answers.
+type answer struct {
+	header http.Header
+	code   int
+}
+
+// Header implements http.ResponseWriter.
+func (a *answer) Header() http.Header { return a.header }
+
+// Write implements http.ResponseWriter.
+func (*answer) Write(b []byte) (int, error) { return len(b), nil }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(code int) { a.code = code }

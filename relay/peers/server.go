@@ -1,43 +1,48 @@
 package peers
 
 import (
-	"context"
-	"errors"
+	"crypto/x509"
+	"fmt"
 	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
-
 	"github.com/xdsrelay/xdsrelay/cache"
-	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/cache/snapshot"
 )
 
-// method is the one that peers call.
-const method = discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName
+const (
+	// path is all that a peer is asked for: with scopeParameter the image of a scope, by its ID (snapshot.ID), and else the
+	// names of the upstreams that the peer has content of, one a line.
+	path           = "/image"
+	scopeParameter = "scope"
+	// fromHeader has the ID of the process that asks: a name of peers.addresses stands for all replicas, itself too.
+	fromHeader = "Xdsrelay-Process"
+)
 
-// Stores are the stores of a relay as its peers ask for them. Any goroutine may call the methods.
-type Stores interface {
-	// Find returns the store with an ID, and when its content was known to be current; nil if there
-	// is none.
-	Find(id string) (store *cache.Store, asOf time.Time)
+// exchangeTime bounds an exchange, on both sides.
+const exchangeTime = 30 * time.Second
+
+// Scopes are the scopes of a relay as its peers ask for them. Any goroutine may call the methods.
+type Scopes interface {
+	// Find gives the store of the scope with an ID, and what its image is of; nil if there is none.
+	Find(id string) (*cache.Store, *snapshot.Header)
 	// Holds lists the upstreams that the relay has content of.
 	Holds() []string
 }
 
 // Observer counts. Any goroutine may call its methods.
 type Observer interface {
-	// Asked is called after a peer was asked for the content of a store, Taken with the number of
-	// resources that were taken from it.
+	// Asked is called after a peer was asked for the image of a scope, Taken with the number of
+	// resources that were taken of it.
 	Asked(r Result)
 	Taken(resources int)
-	// Gave is called for each answer to a peer, with the number of resources in it.
-	Gave(resources int)
-	// Ignored is called for a marker of a client that may not set one.
-	Ignored()
+	// Gave is called for each relay that asked, with its identity, which is "" if it was refused, and the number of
+	// resources that it was given.
+	Gave(identity string, r Result, resources int)
 }
 
 // Result is how a peer answered.
@@ -45,156 +50,122 @@ type Result string
 
 // The results.
 const (
-	ResultContent Result = "content" // something of what was asked for
-	ResultNothing Result = "nothing" // the peer lacks it too
-	ResultIgnored Result = "ignored" // the peer does not let this relay ask
-	ResultFailed  Result = "failed"  // no answer
+	ResultContent Result = "content" // an image; to the relay that asked it was of use
+	ResultNothing Result = "nothing" // the peer has nothing, or nothing new
+	ResultRefused Result = "refused" // the relay that asked may not
+	ResultFailed  Result = "failed"  // no answer, or none that is of use
 )
 
 // Results lists all.
-func Results() []Result { return []Result{ResultContent, ResultNothing, ResultIgnored, ResultFailed} }
+func Results() []Result { return []Result{ResultContent, ResultNothing, ResultRefused, ResultFailed} }
 
 // Server answers peers.
 type Server struct {
-	ID          string                         // of this process
-	Trusted     func(ctx context.Context) bool // whether the client of a stream may set a marker
-	Stores      Stores
-	Observer    Observer
-	MessageSize func() int // responses stay below it, in bytes, unless one resource is larger
-	MaxBytes    int        // of one exchange
-	// End ends a stream from another goroutine, and reading and sending with it.
-	End func(g grpc.ServerStream, err error)
+	ID      string // of this process
+	Scopes  Scopes
+	Secrets bool // images have secrets
+	// Identify gives the identity of a relay that may ask, by the certificates that it showed. The error is for the log.
+	Identify func(shown []*x509.Certificate) (string, error)
+	Observer Observer
+	Log      *slog.Logger
 }
 
-// exchangeTime bounds an exchange, on both sides.
-const exchangeTime = 30 * time.Second
-
-var errTooLong = status.Errorf(codes.DeadlineExceeded, "an exchange between relays takes at most %s", exchangeTime)
-
-// allowance is what an exchange may still carry, in bytes.
-type allowance int
-
-// take takes n bytes. The error is ErrTooLarge once there are none left.
-func (a *allowance) take(n int) error {
-	if *a -= allowance(n); *a < 0 {
-		return ErrTooLarge
+// Identity gives the one of identities by which a certificate is known: its only URI, or one of its DNS names if it has
+// no URI. It is "" without one. Of several URIs nobody can say which is meant.
+func Identity(identities []string, c *x509.Certificate) string {
+	names := c.DNSNames
+	if len(c.URIs) > 0 {
+		names = nil
 	}
-	return nil
+	if len(c.URIs) == 1 {
+		names = []string{c.URIs[0].String()}
+	}
+	if i := slices.IndexFunc(names, func(name string) bool { return slices.Contains(identities, name) }); i >= 0 {
+		return names[i]
+	}
+	return ""
 }
 
-// Answer looks at a stream of which nothing has been read. exchange serves it if it has a peer's marker; else it is a client's. The
-// error is the status of a stream that ends at once.
-func (s *Server) Answer(g grpc.ServerStream) (exchange func(grpc.ServerStream) error, err error) {
-	values := metadata.ValueFromIncomingContext(g.Context(), header)
-	if len(values) == 0 {
-		return nil, nil
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	switch {
+	case req.URL.Path != path:
+		http.Error(w, "this port of the relay is for other relays, which ask for "+path, http.StatusNotFound)
+		return
+	case req.Method != http.MethodGet:
+		http.Error(w, "expected GET", http.StatusMethodNotAllowed)
+		return
 	}
-	return s.marked(g, values)
-}
-
-// errSelf ends a stream of the relay to itself: a name of peers.addresses stands for all replicas.
-var errSelf = status.Error(codes.FailedPrecondition, "a relay is not its own peer")
-
-// marked looks at a marker.
-func (s *Server) marked(g grpc.ServerStream, values []string) (exchange func(grpc.ServerStream) error, err error) {
-	var m Marker
-	bad := decode(values, &m)
-	if bad == nil && m.From == s.ID { // nobody else knows it
-		if err := g.SendHeader(reply(&Reply{ID: s.ID})); err != nil {
-			return nil, err
-		}
-		return nil, errSelf
+	var shown []*x509.Certificate
+	if req.TLS != nil {
+		shown = req.TLS.PeerCertificates
 	}
-	if called, _ := grpc.MethodFromServerStream(g); bad != nil || called != method || !s.Trusted(g.Context()) {
-		s.Observer.Ignored()
-		return nil, g.SendHeader(reply(&Reply{ID: s.ID, Ignored: true}))
-	}
-	return func(g grpc.ServerStream) error { return s.answer(g, &m) }, nil
-}
-
-func reply(r *Reply) metadata.MD { return metadata.Pairs(header, encode(r)) }
-
-// answer answers each request of a stream once, and ends it after the last one.
-func (s *Server) answer(g grpc.ServerStream, m *Marker) error {
-	r := Reply{ID: s.ID}
-	var store *cache.Store
-	if m.Store == "" {
-		r.Holds = s.Stores.Holds()
-	} else {
-		var asOf time.Time
-		store, asOf = s.Stores.Find(m.Store)
-		r.Known, r.AsOf = store != nil, asOf.UnixNano()
-	}
-	if err := g.SendHeader(reply(&r)); err != nil || store == nil {
-		return err
-	}
-	over := time.AfterFunc(exchangeTime, func() { s.End(g, errTooLong) })
-	defer over.Stop()
-	given, left := 0, allowance(s.MaxBytes)
-	defer func() { s.Observer.Gave(given) }()
-	for {
-		var req wire.DeltaRequest
-		switch err := g.RecvMsg(&req); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-		n, err := s.give(g, store, &req, &left)
-		req.Release()
-		given += n
-		if err != nil {
-			return err
-		}
+	who, err := s.Identify(shown)
+	switch {
+	case err != nil:
+		s.Observer.Gave("", ResultRefused, 0)
+		s.Log.Warn("a relay may not ask", "peer", req.RemoteAddr, "error", err)
+		http.Error(w, "this relay may not ask: see peers.identities of the relay that it asks", http.StatusForbidden)
+	case req.Header.Get(fromHeader) == s.ID: // nobody else knows it
+		http.Error(w, "a relay is not its own peer", http.StatusConflict)
+	default:
+		s.answer(w, req, who)
 	}
 }
 
-// give answers one request: with what the store has, and an error for each name that it lacks.
-func (s *Server) give(g grpc.ServerStream, store *cache.Store, req *wire.DeltaRequest, left *allowance) (resources int, err error) {
-	w := cache.PeerWants{TypeURL: req.TypeURL, Kind: cache.ByName, Names: req.Subscribe}
-	for _, name := range w.Names {
-		if err := left.take(len(name)); err != nil {
-			return 0, err
-		}
+// answer answers a relay that may ask.
+func (s *Server) answer(w http.ResponseWriter, req *http.Request, who string) {
+	id := req.URL.Query().Get(scopeParameter)
+	if id == "" {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, strings.Join(s.Scopes.Holds(), "\n")) // a relay that is gone hears nothing
+		return
 	}
-	if len(w.Names) == 1 && w.Names[0] == cache.Wildcard {
-		w.Kind = cache.WholeType
+	log := s.Log.With("peer", req.RemoteAddr, "identity", who)
+	store, h := s.Scopes.Find(id)
+	if store == nil {
+		s.Observer.Gave(who, ResultNothing, 0)
+		log.Debug("a peer asked for a scope that this relay does not have")
+		http.Error(w, "this relay has no such scope", http.StatusNotFound)
+		return
 	}
-	found, unknown := store.Peers().Known(w)
-	now, limit := store.Now(), s.MessageSize()
-	var b wire.Builder
-	flush := func(more int) error {
-		if b.Size() == 0 || b.Size()+more <= limit {
-			return nil
-		}
-		if err := left.take(b.Size()); err != nil {
-			return err
-		}
-		return g.SendMsg(b.Finish(req.TypeURL, "", req.Nonce))
+	log = log.With("upstream", h.Upstream, "scope", h.Scope)
+	image := store.Snapshots().Image(func(string) bool { return false })
+	tag := fmt.Sprintf("%q", s.ID+"-"+image.Mark.String())
+	if req.Header.Get("If-None-Match") == tag {
+		s.Observer.Gave(who, ResultNothing, 0)
+		log.Debug("a peer has the image already that it asked for")
+		w.WriteHeader(http.StatusNotModified)
+		return
 	}
-	for i := range found {
-		f := &found[i]
-		ttl := time.Duration(0)
-		if !f.Deadline.IsZero() {
-			if ttl = f.Deadline.Sub(now); ttl <= 0 {
-				continue
-			}
-		}
-		if err := flush(f.Resource.Size()); err != nil {
-			return resources, err
-		}
-		if ttl > 0 {
-			b.AddTTL(f.Resource, "", ttl)
-		} else {
-			b.Add(f.Resource)
-		}
-		resources++
+	if !image.AsOf.IsZero() && image.AsOf.Before(h.AsOf) {
+		h.AsOf = image.AsOf
 	}
-	for _, name := range unknown {
-		if err := flush(len(name)); err != nil {
-			return resources, err
-		}
-		b.AddError(wire.ResourceError{Name: name, Code: codes.NotFound}, name)
+	w.Header().Set("ETag", tag)
+	w.Header().Set("Content-Type", "application/octet-stream")
+	counts, err := snapshot.Lend(until{w, h.Written.Add(exchangeTime)}, h, image, s.Secrets)
+	if err != nil {
+		s.Observer.Gave(who, ResultFailed, counts.Resources)
+		log.Warn("a peer did not read to its end what it asked for", "resources", counts.Resources, "error", err)
+		return // the format says to the peer that this is not the end
 	}
-	return resources, flush(limit)
+	s.Observer.Gave(who, ResultContent, counts.Resources)
+	log.Info("gave a peer what it asked for", "resources", counts.Resources, "bytes", counts.Bytes)
+}
+
+// until is an answer that ends at a time.
+type until struct {
+	io.Writer
+
+	at time.Time
+}
+
+var errTooLong = fmt.Errorf("an exchange between relays takes at most %s", exchangeTime)
+
+// Write implements io.Writer.
+func (u until) Write(b []byte) (int, error) {
+	if time.Now().After(u.at) {
+		return 0, errTooLong
+	}
+	return u.Writer.Write(b)
 }

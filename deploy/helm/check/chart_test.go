@@ -215,6 +215,20 @@ func (o *objects) configures(t *testing.T) {
 	if err := schema.Validate(config); err != nil {
 		t.Errorf("the relay's configuration: %v", err)
 	}
+	var asked, ports []string // where relays are asked, and are to be asked
+	for _, s := range o.services {
+		for _, p := range s.Spec.Ports {
+			if p.Name == "peers" {
+				asked = append(asked, fmt.Sprintf("[%s.%s.svc:%d]", s.Name, s.Namespace, p.Port))
+			}
+		}
+	}
+	if peers, ok := config["peers"].(map[string]any); ok {
+		ports = []string{fmt.Sprint(peers["addresses"])}
+	}
+	if !slices.Equal(asked, ports) {
+		t.Errorf("relays ask each other at %q, and the Services have %q", ports, asked)
+	}
 	pod := o.deployment.Spec.Template.Spec
 	var leave, drain int64
 	if hook := pod.Containers[0].Lifecycle; hook != nil {
@@ -233,17 +247,18 @@ func (o *objects) configures(t *testing.T) {
 func TestChartRefuses(t *testing.T) {
 	upstreams := "upstreams: [{name: a, default: true, endpoints: [a:1]}]"
 	for name, values := range map[string]string{
-		"nothing":        "{}",
-		"no upstream":    "config: {upstreams: []}",
-		"unknown value":  "{replica: 3, config: {" + upstreams + "}}",
-		"server.listen":  "config: {server: {listen: ':1'}, " + upstreams + "}",
-		"server.drain":   "config: {server: {drain: 1s}, " + upstreams + "}",
-		"cert_file":      "config: {server: {tls: {cert_file: x}}, " + upstreams + "}",
-		"probes_listen":  "config: {admin: {probes_listen: ':1'}, " + upstreams + "}",
-		"cache.dir":      "config: {cache: {dir: /x}, " + upstreams + "}",
-		"port too low":   "{port: 443, config: {" + upstreams + "}}",
-		"port's name":    "{ports: [{name: Rest, port: 18101}], config: {" + upstreams + "}}",
-		"not an integer": "{drainSeconds: 20s, config: {" + upstreams + "}}",
+		"nothing":         "{}",
+		"no upstream":     "config: {upstreams: []}",
+		"unknown value":   "{replica: 3, config: {" + upstreams + "}}",
+		"server.listen":   "config: {server: {listen: ':1'}, " + upstreams + "}",
+		"server.drain":    "config: {server: {drain: 1s}, " + upstreams + "}",
+		"cert_file":       "config: {server: {tls: {cert_file: x}}, " + upstreams + "}",
+		"probes_listen":   "config: {admin: {probes_listen: ':1'}, " + upstreams + "}",
+		"cache.dir":       "config: {cache: {dir: /x}, " + upstreams + "}",
+		"port too low":    "{port: 443, config: {" + upstreams + "}}",
+		"peers of nobody": "{peers: {secret: relays}, config: {" + upstreams + "}}",
+		"port's name":     "{ports: [{name: Rest, port: 18101}], config: {" + upstreams + "}}",
+		"not an integer":  "{drainSeconds: 20s, config: {" + upstreams + "}}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v map[string]any

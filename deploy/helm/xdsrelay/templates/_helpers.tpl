@@ -33,5 +33,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- $own := dict "server" $server "admin" (dict "probes_listen" ":19102") }}
 {{- if .Values.cache }}{{ $_ := set $own "cache" (dict "dir" "/var/lib/xdsrelay/cache") }}{{ end }}
+{{- with .Values.peers }}
+{{- if .secret }}
+{{- $tls := dict "cert_file" "/etc/xdsrelay-peers/tls.crt" "key_file" "/etc/xdsrelay-peers/tls.key" "ca_file" "/etc/xdsrelay-peers/ca.crt" }}
+{{- $address := printf "%s-headless.%s.svc:%d" (include "xdsrelay.name" $) $.Release.Namespace (int .port) }}
+{{- $_ := set $own "peers" (dict "listen" (printf ":%d" (int .port)) "addresses" (list $address) "tls" $tls "identities" .identities "secrets" .secrets) }}
+{{- end }}
+{{- end }}
 {{- toYaml (mergeOverwrite (deepCopy .Values.config) $own) }}
 {{- end }}
