@@ -71,8 +71,10 @@ func (r *router) open(node *corev3.Node, peer *keyer.Peer) (*routes, error) {
 		router: r, plan: p, node: node, shared: r.extensions.share(node),
 		peer: peer, member: member{id: node.GetId()},
 	}
-	if shadow := p.access.Of(peer.Through()).Verifier.Shadow(); shadow != nil {
-		opened.verifyInShadow(shadow)
+	if len(p.verifies) > 0 {
+		if shadow := p.access.Of(peer.Through()).Verifier.Shadow(); shadow != nil {
+			opened.verifyInShadow(shadow)
+		}
 	}
 	return opened, nil
 }
