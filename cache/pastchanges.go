@@ -41,8 +41,8 @@ func (o Operator) Changes(since time.Time) (all []PastChange, from time.Time) {
 				now = s.present(name)
 			}
 			after[name] = before
-			if before == nil && now == nil {
-				continue // it came and went
+			if before == nil && now == nil || before != nil && now != nil && before.SameContent(now) {
+				continue // it came and went, or went and came back
 			}
 			all = append(all, PastChange{b.began, name.table.typeURL, strings.Clone(name.key), before, now})
 		}

@@ -44,7 +44,7 @@ func (a adminPort) handler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	pages := &admin.Pages{
-		State: adminState{a.relay}, Commands: a.relay.operator(), Log: a.relay.log, Audit: a.relay.audit, Trail: a.relay.trail, Operator: operatorOf, Contain: a.contain,
+		State: adminState{a.relay}, Commands: a.relay.operator(), Log: a.relay.log, Audit: a.relay.audit, Trail: a.relay.trail, Events: &a.relay.events, Operator: operatorOf, Contain: a.contain,
 	}
 	pages.Handle(mux)
 	return mux

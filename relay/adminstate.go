@@ -55,7 +55,7 @@ func (a adminState) About() *admin.About {
 
 // Changes implements admin.State.
 func (a adminState) Changes(since time.Time, payloads bool) *admin.Changes {
-	v := &admin.Changes{Changes: []admin.Change{}}
+	v := &admin.Changes{Changes: []admin.Change{}, Events: a.relay.events.Since(since)}
 	for _, s := range a.relay.hub.all() {
 		past, from := s.store.Operator().Changes(since)
 		v.From = notify.Later(v.From, from)

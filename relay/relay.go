@@ -28,6 +28,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/xds/payload"
 	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/relay/audit"
 	"github.com/xdsrelay/xdsrelay/relay/load"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
@@ -58,6 +59,7 @@ type Relay struct {
 	// immutable after New
 	log     *slog.Logger
 	lines   *logs.Limit    // of log
+	events  admin.Events   // what operators did
 	audit   *slog.Logger   // not limited: what operators did, reloads too
 	level   *slog.LevelVar // nil: the level stays
 	trail   *audit.Log     // nil: there is no audit

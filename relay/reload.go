@@ -10,6 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/metrics"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/relay/audit"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
@@ -61,9 +62,12 @@ func (r *Relay) reload(cfg *config.Config) error {
 	}
 	r.trail.Command(&audit.Event{What: "reload", Decision: audit.Allow, Reason: strings.Join(lines, "; ")})
 	r.audit.Info("the new configuration is in force", "changed", lines, "hash", force.hash)
+	restart := make([]string, 0, len(waiting))
 	for _, c := range waiting {
+		restart = append(restart, c.String())
 		r.audit.Warn("a changed key needs a restart", "key", c.Path, "running", c.Old, "wanted", c.New)
 	}
+	r.events.Add(admin.Reloaded(lines, restart, force.hash))
 	return nil
 }
 
@@ -78,6 +82,7 @@ func (r *Relay) ReloadFailed(err error) {
 func (r *Relay) noteFailed(err error) {
 	r.trail.Command(&audit.Event{What: "reload", Decision: audit.Deny, Reason: err.Error()})
 	r.failed.Store(&failure{err, time.Now()})
+	r.events.Add(admin.Event{At: time.Now(), Kind: string(admin.ReloadFailed), Text: strings.TrimSpace(err.Error())})
 	r.metrics.Reloads().Failed()
 }
 

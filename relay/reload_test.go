@@ -526,3 +526,24 @@ func TestReload_moved(t *testing.T) {
 		})
 	}
 }
+
+// Operators see what a reload changed, and why one failed, beside what clients got (/changes).
+func TestReload_events(t *testing.T) {
+	a := newPlaneServer(t, contents{"x": "1"})
+	r := run(t, configOf(upstreamAt("a", a.address)))
+	r.reload(func(c *config.Config) { c.Log.Level = config.LevelDebug })
+	bad := &config.UpstreamTLS{CAFile: "missing.pem"}
+	for range 3 {
+		if err := r.try(func(c *config.Config) { c.Upstreams[0].TLS = bad }); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	all := adminState{r.relay}.Changes(time.Now().Add(-time.Hour), false).Events
+	if len(all) != 2 || all[0].Kind != "reload failed" || !strings.Contains(all[0].Text, "missing.pem") ||
+		all[1].Kind != "reload" || !strings.Contains(all[1].Text, "hash "+r.relay.now.Load().hash+": log.level: info → debug") {
+		t.Errorf("got %+v", all)
+	}
+	if late := (adminState{r.relay}).Changes(time.Now().Add(time.Hour), false).Events; len(late) != 0 {
+		t.Errorf("since later: %+v", late)
+	}
+}

@@ -36,6 +36,10 @@ func changesCommand() *cobra.Command {
 ask for it how many were sent the last change, accepted it, and reject it. --diff shows the
 difference: "-" is what clients had, "+" is what they have. It shows no payloads of secrets.
 
+Lines in capitals are what operators did: reloads, with the keys that they changed, reloads that
+failed, holds, releases and rollbacks. Of a name that is gone, SENT and ACCEPTED are the clients
+that were told so.
+
 A relay remembers some states of each scope (cache.generations). Endpoints, secrets and what
 clients asked for the first time are not among the changes.
 
@@ -78,17 +82,33 @@ func (o *askFlags) changes(w io.Writer, answers []adminclient.Answer[admin.Chang
 			_, _ = fmt.Fprintf(w, "%s:\n", answers[i].Address)
 		}
 		rows := [][]string{{"TIME", "TYPE", "NAME", "OLD", "NEW", "ASKING", "SENT", "ACCEPTED", "REJECTED", "SCOPE"}}
+		events := v.Events
+		add := func(until time.Time) {
+			for ; len(events) > 0 && events[0].At.After(until); events = events[1:] {
+				x := &events[0]
+				rows = append(rows, []string{x.At.UTC().Format(time.TimeOnly), "-", strings.ToUpper(x.Kind), "-", "-", "-", "-", "-", "-", "-"})
+			}
+		}
 		for _, c := range v.Changes {
-			row := []string{c.At.UTC().Format(time.TimeOnly), short(c.TypeURL), o.cut(c.Name, 50), o.cut(dash(c.Old), 20), o.cut(dash(c.New), 20), "-", "-", "-", "-", o.cut(scopeText(c.Scope), 30)}
+			add(c.At)
+			if c.Old != "" && c.Old == c.New {
+				c.New += " (other content)"
+			}
+			row := []string{c.At.UTC().Format(time.TimeOnly), short(c.TypeURL), o.cut(c.Name, 50), o.cut(dash(c.Old), 20), o.cut(dash(c.New), 36), "-", "-", "-", "-", o.cut(scopeText(c.Scope), 30)}
 			if s := c.Clients; s != nil {
 				row[5], row[6], row[7], row[8] = strconv.Itoa(s.Asking), strconv.Itoa(s.Sent), strconv.Itoa(s.Accepted), strconv.Itoa(s.Rejected)
 			}
 			rows = append(rows, row)
 		}
-		if len(v.Changes) == 0 {
+		add(time.Time{})
+		if len(rows) == 1 {
 			_, _ = fmt.Fprintln(w, "Nothing changed.")
 		} else {
 			columns(w, rows)
+		}
+		for i := range v.Events {
+			x := &v.Events[i]
+			_, _ = fmt.Fprintf(w, "%s %s%s: %s\n", x.At.UTC().Format(time.TimeOnly), strings.ToUpper(x.Kind), by(x.Operator), o.ends(x.Text, 300, 100))
 		}
 		for _, c := range v.Changes {
 			if !diff {
@@ -103,6 +123,14 @@ func (o *askFlags) changes(w io.Writer, answers []adminclient.Answer[admin.Chang
 			_, _ = fmt.Fprintf(w, "The relay remembers all changes since %s only.\n", v.From.UTC().Format(time.RFC3339))
 		}
 	}
+}
+
+// by says who did something, if somebody knows.
+func by(operator string) string {
+	if operator == "" {
+		return ""
+	}
+	return " by " + logs.Printable(operator)
 }
 
 func waitCommand() *cobra.Command {

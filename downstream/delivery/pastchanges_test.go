@@ -58,6 +58,9 @@ func TestChanges_GATE4(t *testing.T) {
 		step("+a@3")
 		want(start, false, "Cluster a 2>3", "Cluster b 1>", "Cluster c >1")
 		want(at[1], true, "Cluster a 2>3", "Cluster b 1>", "Cluster c >1")
+		step("+a@4")
+		b.says(cds, "+a@3") // in the same burst
+		want(at[3], true)
 	})
 	t.Run("nothing is remembered", func(t *testing.T) {
 		b := newBed(t, cache.Limits{})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
@@ -15,6 +16,7 @@ import (
 type Changes struct {
 	From    time.Time `json:"from,omitzero"` // since when the list is complete for all scopes
 	Changes []Change  `json:"changes"`       // the last first
+	Events  []Event   `json:"events"`        // what operators did, the last first
 }
 
 // Change is one name that changed. Changes of a scope that follow each other within two seconds have the
@@ -29,7 +31,7 @@ type Change struct {
 	New      string          `json:"new_version,omitempty"` // absent: it is gone
 	Before   json.RawMessage `json:"before,omitempty"`      // with diff=true; secrets are left out
 	After    json.RawMessage `json:"after,omitempty"`
-	Clients  *Spread         `json:"clients,omitempty"` // absent: it changed again since
+	Clients  *Spread         `json:"clients,omitempty"` // of what is gone: those that subscribe to it, were told, and acknowledged that; absent: it changed again since
 }
 
 // Spread says how many clients have what the relay has of a name now.
@@ -57,6 +59,21 @@ func (s *Spread) add(node string, d *delivery.Detail) {
 		return
 	case delivery.StatusNacked:
 		s.Rejected++
+	}
+	if len(s.Others) < maxLack {
+		s.Others = append(s.Others, node)
+	}
+}
+
+// lose adds a client of a name that is gone. How far it is with the type says whether it was told.
+func (s *Spread) lose(node string, t *downstream.TypeView) {
+	s.Asking++
+	if t.WaitsFor != delivery.WaitsForTurn {
+		s.Sent++
+		if t.WaitsFor != delivery.WaitsForACK {
+			s.Accepted++
+			return
+		}
 	}
 	if len(s.Others) < maxLack {
 		s.Others = append(s.Others, node)
@@ -99,18 +116,18 @@ const maxChanges = 1000
 // spread counts the clients that have the last change of each name.
 func (p *Pages) spread(all []Change) {
 	type key struct{ upstream, scope, typeURL, name string }
-	last, wanted := make(map[key]*Spread), make(map[[2]string]bool)
+	last, wanted, gone := make(map[key]*Spread), make(map[[2]string]bool), make(map[string][]*Change)
 	for i := range all {
 		c := &all[i]
 		k := key{c.Upstream, c.Scope, c.TypeURL, c.Name}
 		if _, later := last[k]; later {
 			continue
 		}
-		last[k] = nil // nobody has what was removed
-		if c.New != "" {
-			c.Clients = new(Spread)
-			last[k] = c.Clients
-			wanted[[2]string{c.TypeURL, c.Name}] = true
+		c.Clients = new(Spread)
+		wanted[[2]string{c.TypeURL, c.Name}] = true
+		if last[k] = c.Clients; c.New == "" {
+			last[k] = nil // nobody has it
+			gone[c.TypeURL] = append(gone[c.TypeURL], c)
 		}
 	}
 	if len(wanted) == 0 {
@@ -118,6 +135,12 @@ func (p *Pages) spread(all []Change) {
 	}
 	for _, s := range p.State.Clients(nil, func(typeURL, name string) bool { return wanted[[2]string{typeURL, name}] }) {
 		for typeURL, t := range s.Types {
+			for _, c := range gone[typeURL] {
+				asks := t.Wildcard || slices.ContainsFunc(t.Names, func(d delivery.Detail) bool { return d.Name == c.Name })
+				if asks && slices.ContainsFunc(t.From, func(o downstream.Origin) bool { return o.Upstream == c.Upstream && o.Scope == c.Scope }) {
+					c.Clients.lose(s.Node, &t)
+				}
+			}
 			for i := range t.Names {
 				for _, o := range t.From {
 					if x := last[key{o.Upstream, o.Scope, typeURL, t.Names[i].Name}]; x != nil {

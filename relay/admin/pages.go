@@ -34,6 +34,7 @@ type Pages struct {
 	Log      *slog.Logger                   // of commands that were refused
 	Audit    *slog.Logger                   // of those that were carried out
 	Trail    *audit.Log                     // of both; nil: there is no audit
+	Events   *Events                        // which remember these too; nil: nothing does
 	Operator func(req *http.Request) string // whose request it is; "" if nobody knows
 	Contain  func(func() error) error       // calls a function, and gives a panic in it as an error; nil: it does not
 }

@@ -77,19 +77,30 @@ func TestChangesPage(t *testing.T) {
 			From: []downstream.Origin{{Upstream: "u", Scope: scope}}, Names: []delivery.Detail{{Name: "x", Status: status, Sent: "2", Cached: "2"}},
 		}}}
 	}
+	lost := func(node string, waits delivery.Wait, byName bool) downstream.Status {
+		v := downstream.TypeView{From: []downstream.Origin{{Upstream: "u", Scope: "other"}}, WaitsFor: waits, Wildcard: !byName}
+		if byName {
+			v.Names = []delivery.Detail{{Name: "x", Status: delivery.StatusMissing}}
+		}
+		return downstream.Status{Node: node, Types: map[string]downstream.TypeView{clusterType: v}}
+	}
 	change := func(scope, was, is string, after time.Duration) admin.Change {
 		return admin.Change{At: at.Add(after), Upstream: "u", Scope: scope, TypeURL: clusterType, Name: "x", Old: was, New: is}
 	}
 	of := &changing{
 		faulty: faulty{clients: []downstream.Status{
-			client("a", "s", delivery.StatusAcked), client("b", "s", delivery.StatusNacked), client("c", "s", delivery.StatusStale), client("d", "other", delivery.StatusAcked),
+			client("a", "s", delivery.StatusAcked), client("b", "s", delivery.StatusNacked), client("c", "s", delivery.StatusStale),
+			lost("d", delivery.WaitsForNothing, true), lost("e", delivery.WaitsForACK, true), lost("f", delivery.WaitsForTurn, false),
 		}},
 		changes: []admin.Change{change("s", "0", "1", 0), change("s", "1", "2", time.Minute), change("other", "1", "", 0), change("other", "0", "1", -time.Minute)},
 	}
 	var got admin.Changes
 	ask(t, of, "/changes?since=1h", &got)
-	if len(got.Changes) != 4 || got.Changes[0].New != "2" || got.Changes[1].Clients != nil || got.Changes[2].Clients != nil || got.Changes[3].Clients != nil {
+	if len(got.Changes) != 4 || got.Changes[0].New != "2" || got.Changes[1].Clients != nil || got.Changes[2].Clients == nil || got.Changes[3].Clients != nil {
 		t.Fatalf("got %+v", got)
+	}
+	if s := got.Changes[2].Clients; s == nil || fmt.Sprint(*s) != "{3 2 1 0  [e f]}" {
+		t.Errorf("the removal is at %+v", s)
 	}
 	if s := got.Changes[0].Clients; s == nil || fmt.Sprint(*s) != "{3 3 1 1 2 [b c]}" {
 		t.Errorf("the last change is at %+v", s)
