@@ -2,6 +2,7 @@ package cache
 
 import (
 	"github.com/xdsrelay/xdsrelay/cache/digest"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -59,7 +60,7 @@ func (c *Collection) touch(e *Entry, n uint64) {
 		c.quiet.enter(e)
 		// Some client may not have been told of the removal and still hold it from
 		// before: keep added.
-		if RankOf(c.table.typeURL) == RankCluster {
+		if xds.RankOf(c.table.typeURL) == xds.RankCluster {
 			e.extra.setBack(comeback{removed: e.changed, came: n})
 		}
 		c.log.tombstones.remove(e)

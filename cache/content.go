@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -187,7 +188,7 @@ func (t *Table) tell(e *Entry, to *content, n *Notice) {
 // retain keeps the content that e held for the clients whose lists may still hold it. e is a
 // tombstone already. It returns the content if subscriptions to the name may need it.
 func (t *Table) retain(e *Entry, was *wire.Resource) *wire.Resource {
-	if was == nil || t.digests.users == 0 || !t.store.source.FullState[t.typeURL] || !RankOf(t.typeURL).Waits() {
+	if was == nil || t.digests.users == 0 || !t.store.source.FullState[t.typeURL] || !xds.RankOf(t.typeURL).Waits() {
 		return nil
 	}
 	if e.marks.Tombstone && e.coll.states > 0 {

@@ -3,6 +3,8 @@ package cache
 import (
 	"slices"
 	"time"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // Generation is a state that clients had, or have.
@@ -36,7 +38,7 @@ func (o Operator) Generations() []Generation {
 func (b *burst) changes() (all []TypeChanges) {
 	for name, r := range b.before {
 		i, found := slices.BinarySearchFunc(all, name.table.typeURL, func(x TypeChanges, typeURL string) int {
-			return compareTypes(x.TypeURL, typeURL)
+			return xds.CompareTypes(x.TypeURL, typeURL)
 		})
 		if !found {
 			all = slices.Insert(all, i, TypeChanges{TypeURL: name.table.typeURL})

@@ -6,6 +6,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc/codes"
 )
 
@@ -14,18 +15,17 @@ import (
 // response brings instead counts against them. While a loss is held, further losses of the same
 // table or glob belong to it.
 
-const lbEndpointType = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint"
-
 // assigns reports whether resources of a type are assignments of endpoints.
 func assigns(typeURL string) bool {
-	return typeURL == EndpointType || typeURL == "type.googleapis.com/envoy.api.v2.ClusterLoadAssignment"
+	known := xds.Find(typeURL)
+	return known != nil && known.URL == xds.EndpointType
 }
 
 // guard is the guard of a table, nil if its losses pass. Behind a relay they do: that one has held
 // them.
 func (t *Table) guard() *hold.Guard {
 	g := &t.store.source.Guard
-	if !g.On() || t.typeURL == lbEndpointType || (g.Passes != nil && g.Passes(t.typeURL)) {
+	if !g.On() || t.typeURL == xds.LbEndpointType || (g.Passes != nil && g.Passes(t.typeURL)) {
 		return nil
 	}
 	if !g.BehindRelays && t.behindRelay() {
@@ -256,7 +256,7 @@ func (s *Store) emptied(now time.Time) (e emptied) {
 			continue
 		}
 		of := &e.listeners
-		if RankOf(t.typeURL) == RankCluster {
+		if xds.RankOf(t.typeURL) == xds.RankCluster {
 			of = &e.clusters
 		}
 		if n := t.upstream.held.emptied(now); n > 0 {
@@ -275,8 +275,8 @@ func (s *Store) emptied(now time.Time) (e emptied) {
 
 // leads reports whether the table is of Listeners or Clusters: clients without any of them serve nothing.
 func (t *Table) leads() bool {
-	r := RankOf(t.typeURL)
-	return r == RankListener || r == RankCluster
+	r := xds.RankOf(t.typeURL)
+	return r == xds.RankListener || r == xds.RankCluster
 }
 
 // released is the number of resources that clients may have.

@@ -11,6 +11,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -46,7 +47,7 @@ func guarded(tb testing.TB, state bool, g hold.Guard) *kept {
 	}
 	k.store.mu.Lock()
 	for _, name := range []string{"full", "empty", "unknown"} {
-		t := k.store.Table(EndpointType, ByName)
+		t := k.store.Table(xds.EndpointType, ByName)
 		t.Watch(t.Entry(name), NeedsStream, func(Audience) Audience { return &crowd{l} })
 	}
 	k.store.mu.Unlock()
@@ -58,7 +59,7 @@ func guarded(tb testing.TB, state bool, g hold.Guard) *kept {
 	said(WholeType, response("+a@1", "+b@1", "+c@1"))
 	said(WholeType, &wire.Response{TypeURL: cds, Resources: response("+a@1", "+b@1").Resources, Errors: []wire.ResourceError{{Name: "c", Code: codes.Unavailable}}})
 	said(ByName, response("+"+name+"@1", "+"+globTwo+"@1", "+n@1|alias"))
-	said(WholeType, &wire.Response{TypeURL: EndpointType, Resources: []*wire.Resource{assignment(tb, "full", "1", true), assignment(tb, "empty", "1", false)}})
+	said(WholeType, &wire.Response{TypeURL: xds.EndpointType, Resources: []*wire.Resource{assignment(tb, "full", "1", true), assignment(tb, "empty", "1", false)}})
 	return k
 }
 
@@ -71,7 +72,7 @@ func TestLossOf_SUR3(t *testing.T) {
 		return r
 	}
 	endpoints := func(all ...*wire.Resource) *wire.Response {
-		return &wire.Response{TypeURL: EndpointType, Resources: all}
+		return &wire.Response{TypeURL: xds.EndpointType, Resources: all}
 	}
 	notFound := func(name string) wire.ResourceError { return wire.ResourceError{Name: name, Code: codes.NotFound} }
 	for _, tc := range []struct {
@@ -108,7 +109,7 @@ func TestLossOf_SUR3(t *testing.T) {
 		{name: "the last endpoints", kind: ByName, says: endpoints(assignment(t, "full", "2", false)), lost: 1},
 		{name: "endpoints that there were not", kind: ByName, says: endpoints(assignment(t, "empty", "2", false), assignment(t, "unknown", "1", false), assignment(t, "unasked", "1", false))},
 		{name: "other endpoints", kind: ByName, says: endpoints(assignment(t, "full", "2", true))},
-		{name: "a heartbeat of endpoints", kind: ByName, says: &wire.Response{TypeURL: EndpointType, Resources: []*wire.Resource{words.Resource(EndpointType, "=full@1~1s")}}},
+		{name: "a heartbeat of endpoints", kind: ByName, says: &wire.Response{TypeURL: xds.EndpointType, Resources: []*wire.Resource{words.Resource(xds.EndpointType, "=full@1~1s")}}},
 		{
 			name: "the last endpoints in the state of the world, for which nothing comes instead", state: true, kind: ByName, lost: 1,
 			says: endpoints(assignment(t, "full", "2", false), assignment(t, "unknown", "1", true)),
@@ -207,7 +208,7 @@ func TestAwaitsOthers_SUR3(t *testing.T) {
 			k.store.Session().SetGuard(guard)
 			k.store.mu.Lock()
 			defer k.store.mu.Unlock()
-			if got := k.store.Table(EndpointType, ByName).awaitsOthers(&guard, 2, 2, time.Now()); got != tc.want {
+			if got := k.store.Table(xds.EndpointType, ByName).awaitsOthers(&guard, 2, 2, time.Now()); got != tc.want {
 				t.Errorf("it waits: %t", got)
 			}
 			if k.store.Table(cds, WholeType).awaitsOthers(&guard, 1, 1, time.Now()) {

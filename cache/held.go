@@ -5,6 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
@@ -21,7 +22,7 @@ func (u *update) holds(t *Table, key string, e *Entry, r *wire.Resource) bool {
 	case r.DoNotCache || u.restored:
 	case h.frozen():
 		held = changed && u.isKnown(t, key, e, r)
-	case RankOf(t.typeURL) == RankListener && t.colls[Wildcard] != nil: // of "*" losses are held all together
+	case xds.RankOf(t.typeURL) == xds.RankListener && t.colls[Wildcard] != nil: // of "*" losses are held all together
 		held = held || changed
 	}
 	if !held {

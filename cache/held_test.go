@@ -7,6 +7,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // Of a frozen table changes are held of what clients know: nothing that is the same, nor what they have nothing of
@@ -71,9 +72,9 @@ func TestHeldRemovalOfRestored_SUR1_GATE4(t *testing.T) {
 // While the losses of one glob are held, an assignment elsewhere may lose its endpoints (SUR-3).
 func TestHeldLossesOfGlob_SUR3(t *testing.T) {
 	k := guarded(t, false, hold.Guard{})
-	table := k.store.FindTable(EndpointType, ByName)
+	table := k.store.FindTable(xds.EndpointType, ByName)
 	table.upstream.held = &heldBack{colls: with[*Collection](nil, k.store.FindTable(cds, ByName).Collection(glob))}
-	k.apply(WholeType, &wire.Response{TypeURL: EndpointType, Resources: []*wire.Resource{assignment(t, "full", "2", false)}})
+	k.apply(WholeType, &wire.Response{TypeURL: xds.EndpointType, Resources: []*wire.Resource{assignment(t, "full", "2", false)}})
 	if table.upstream.held.any() || table.Find("full").Version() != "2" {
 		t.Errorf("it is held, and clients have version %s", table.Find("full").Version())
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/words"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc/codes"
 )
 
@@ -123,13 +124,13 @@ func TestRecord_GATE4(t *testing.T) {
 func TestRecordOfEndpoints_GATE4(t *testing.T) {
 	k, at := newRemembering(t, Limits{Generations: 3})
 	k.store.mu.Lock()
-	for _, typeURL := range []string{cds, EndpointType} {
+	for _, typeURL := range []string{cds, xds.EndpointType} {
 		table := k.store.Table(typeURL, ByName)
 		table.Watch(table.Entry("a"), NeedsStream, func(Audience) Audience { return &crowd{k.listener(NeedsStream)} })
 	}
 	k.store.mu.Unlock()
 	k.demand(WholeType)
-	for _, typeURL := range []string{cds, EndpointType} {
+	for _, typeURL := range []string{cds, xds.EndpointType} {
 		k.saysAt(*at, typeURL, "+a@1")
 		k.saysAt(*at, typeURL, "+a@2")
 		k.saysAt(*at, typeURL, "-a")

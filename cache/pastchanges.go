@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // PastChange is a name that changed, as clients were told.
@@ -47,7 +48,7 @@ func (o Operator) Changes(since time.Time) (all []PastChange, from time.Time) {
 			all = append(all, PastChange{b.began, name.table.typeURL, strings.Clone(name.key), before, now})
 		}
 		slices.SortFunc(all[first:], func(a, b PastChange) int {
-			return cmp.Or(compareTypes(a.TypeURL, b.TypeURL), strings.Compare(a.Name, b.Name))
+			return cmp.Or(xds.CompareTypes(a.TypeURL, b.TypeURL), strings.Compare(a.Name, b.Name))
 		})
 	}
 	if len(p.bursts) > 0 && p.bursts[0].number > 0 && p.bursts[0].since.After(since) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc/codes"
 )
 
@@ -36,7 +37,7 @@ func (t *Table) recordRemoval(e *Entry, err *wire.ResourceError, now time.Time) 
 // records reports whether changes of a table are recorded.
 func (t *Table) records() bool {
 	s := t.store
-	return s.cache.past.generations.Load() > 0 && !assigns(t.typeURL) && t.typeURL != lbEndpointType &&
+	return s.cache.past.generations.Load() > 0 && !assigns(t.typeURL) && t.typeURL != xds.LbEndpointType &&
 		!s.source.Resolved && (s.source.Unrecorded == nil || !s.source.Unrecorded(t.typeURL))
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // Session is a store as the upstream session sees it, or the resolver. It fills the store, and
@@ -54,7 +55,7 @@ func (s Session) Sequence() uint64 {
 // inOrder compares tables by the order in which clients are sent their types: a server mostly
 // answers in the order of the requests.
 func inOrder(a, b *Table) int {
-	return cmp.Or(compareTypes(a.typeURL, b.typeURL), cmp.Compare(a.kind, b.kind))
+	return cmp.Or(xds.CompareTypes(a.typeURL, b.typeURL), cmp.Compare(a.kind, b.kind))
 }
 
 // on lists the tables that an upstream stream carries, in order. If each type has its own

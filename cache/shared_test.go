@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // streams are those of some tables.
@@ -20,13 +21,13 @@ func TestOneStream_SUB14(t *testing.T) {
 	k := newKeptOf(t, Source{Shared: map[string]bool{"shared": true}})
 	k.store.mu.Lock()
 	var stars, names []*Table
-	for _, typeURL := range []string{cds, EndpointType, routesType, "shared"} {
+	for _, typeURL := range []string{cds, xds.EndpointType, xds.RouteType, "shared"} {
 		star, named := k.store.Table(typeURL, WholeType), k.store.Table(typeURL, ByName)
 		star.Collection(Wildcard)
 		named.want(named.Entry("a"))
 		stars, names = append(stars, star), append(names, named)
 	}
-	only := k.store.Table(secretsType, ByName)
+	only := k.store.Table(xds.SecretType, ByName)
 	only.want(only.Entry("a"))
 	k.store.mu.Unlock()
 	first, second := wire.StreamID{}, wire.StreamID{Second: true}
@@ -54,7 +55,7 @@ func TestOneStreamOfAType_SUB14(t *testing.T) {
 	k := newKeptOf(t, Source{PerType: true})
 	k.store.mu.Lock()
 	var names []*Table
-	for _, typeURL := range []string{cds, EndpointType} {
+	for _, typeURL := range []string{cds, xds.EndpointType} {
 		named := k.store.Table(typeURL, ByName)
 		k.store.Table(typeURL, WholeType).Collection(Wildcard)
 		named.want(named.Entry("a"))
@@ -62,7 +63,7 @@ func TestOneStreamOfAType_SUB14(t *testing.T) {
 	}
 	k.store.mu.Unlock()
 	k.store.Session().OneStream(wire.StreamID{TypeURL: cds}, true)
-	if ids := k.streams(names...); ids[0] != (wire.StreamID{TypeURL: cds}) || ids[1] != (wire.StreamID{TypeURL: EndpointType, Second: true}) {
+	if ids := k.streams(names...); ids[0] != (wire.StreamID{TypeURL: cds}) || ids[1] != (wire.StreamID{TypeURL: xds.EndpointType, Second: true}) {
 		t.Errorf("names are on %v", ids)
 	}
 }

@@ -4,32 +4,19 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/keyer"
-)
-
-// leads are the types that resources of a type refer to by name.
-var leads = map[string][]string{
-	"type.googleapis.com/envoy.config.listener.v3.Listener": {filterChainsType, routesType, clustersType, secretsType},
-	filterChainsType: {routesType, clustersType, secretsType},
-	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration": {routesType},
-	routesType:   {clustersType},
-	clustersType: {EndpointType, clustersType, secretsType},
-}
-
-const (
-	// EndpointType is the type of the endpoints of a cluster.
-	EndpointType     = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-	filterChainsType = "type.googleapis.com/envoy.config.listener.v3.FilterChain"
-	routesType       = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-	clustersType     = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	secretsType      = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 )
 
 // leadsTo are the tables with names that the server is asked for, and that resources of this
 // one may refer to.
 func (t *Table) leadsTo(room []*Table) []*Table {
 	tables := room[:0]
-	for _, typeURL := range leads[t.typeURL] {
+	known := xds.Find(t.typeURL)
+	if known == nil || known.URL != t.typeURL { // of v2, which nothing is known to refer to
+		return tables
+	}
+	for _, typeURL := range known.RefersTo {
 		if to := t.store.tables[tableKey{typeURL, ByName}]; to != nil && to.demands.count > 0 {
 			tables = append(tables, to)
 		}
@@ -51,7 +38,7 @@ func refers(r *wire.Resource, tables []*Table, found func(*demand) bool) {
 		e := to.entries[name]
 		return e == nil || e.extra.demand == nil || found(e.extra.demand)
 	}
-	if tables[0].typeURL == EndpointType {
+	if tables[0].typeURL == xds.EndpointType {
 		name, ok := r.ClusterEndpoints()
 		if ok && !look(tables[0], name) {
 			return
@@ -79,7 +66,7 @@ func (t *Table) noteStrays(e *Entry, was, is *wire.Resource) {
 	}
 	var room [3]*Table
 	tables := t.leadsTo(room[:])
-	if len(tables) == 0 || (len(tables) == 1 && tables[0].typeURL == EndpointType && sameEndpoints(was, is)) {
+	if len(tables) == 0 || (len(tables) == 1 && tables[0].typeURL == xds.EndpointType && sameEndpoints(was, is)) {
 		return
 	}
 	var left []*demand

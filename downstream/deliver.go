@@ -6,6 +6,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -138,5 +139,5 @@ func (st *stream) sendUnattached() error {
 // answersOnly returns a state-of-the-world response without resources, for the answers to refused
 // names.
 func (t *typeState) answersOnly(version string) *delivery.Batch {
-	return &delivery.Batch{TypeURL: t.url, Rank: cache.RankOf(t.url), SystemVersion: version}
+	return &delivery.Batch{TypeURL: t.url, Rank: xds.RankOf(t.url), SystemVersion: version}
 }

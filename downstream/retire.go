@@ -3,8 +3,8 @@ package downstream
 import (
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -57,7 +57,7 @@ func (st *stream) retired(more bool, next time.Time) error {
 func (st *stream) confirm() error {
 	for _, t := range st.types.list {
 		if t.presented && t.status.Subscriptions > 0 {
-			return st.send(&delivery.Batch{TypeURL: t.url, Rank: cache.RankOf(t.url)})
+			return st.send(&delivery.Batch{TypeURL: t.url, Rank: xds.RankOf(t.url)})
 		}
 	}
 	return nil

@@ -3,9 +3,9 @@ package downstream
 import (
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // send hands one response to gRPC. It blocks while the client does not read.
@@ -49,7 +49,7 @@ func (st *stream) noteSent(t *typeState, b *delivery.Batch, number uint64, is si
 	b.Held = t.held()
 	t.flow.send(number, b, now)
 	t.systemVersion = b.SystemVersion
-	if !b.Removal && !b.Renewal && is.resources > 0 && (b.Rank == cache.RankCluster || b.Rank == cache.RankListener) {
+	if !b.Removal && !b.Renewal && is.resources > 0 && (b.Rank == xds.RankCluster || b.Rank == xds.RankListener) {
 		st.types.parent = number
 	}
 	st.shared.observer.Sent(t.url, is.resources, is.removed, is.bytes, b.Merged)

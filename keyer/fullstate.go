@@ -1,17 +1,18 @@
 package keyer
 
+import "github.com/xdsrelay/xdsrelay/internal/xds"
+
 // FullStateTypes lists the types of which a state-of-the-world response always
 // holds everything that is subscribed to, so that what is absent is deleted
 // (RES-2), under the URLs of v3 and v2.
 func FullStateTypes() []string {
-	return []string{
-		typePrefix + "envoy.config.listener.v3.Listener",
-		typePrefix + "envoy.config.cluster.v3.Cluster",
-		typePrefix + "envoy.config.route.v3.ScopedRouteConfiguration",
-		typePrefix + "envoy.api.v2.Listener",
-		typePrefix + "envoy.api.v2.Cluster",
-		typePrefix + "envoy.api.v2.ScopedRouteConfiguration",
+	var urls []string
+	for i := range xds.Types() {
+		if t := &xds.Types()[i]; t.FullState {
+			urls = append(urls, t.URL, t.V2URL())
+		}
 	}
+	return urls
 }
 
 // TypeSet gives type URLs as a set.

@@ -3,32 +3,17 @@ package keyer
 import (
 	"fmt"
 	"strings"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // typePrefix begins the URL of every type that is a protobuf message.
 const typePrefix = "type.googleapis.com/"
 
-// types are the resource types with the names that people call their discovery
-// services by, in the order of the documents, and the messages of the v2 API, "" if it had none.
-var types = [...]struct{ short, url, v2 string }{
-	{"lds", typePrefix + "envoy.config.listener.v3.Listener", "envoy.api.v2.Listener"},
-	{"fcds", typePrefix + "envoy.config.listener.v3.FilterChain", ""},
-	{"rds", typePrefix + "envoy.config.route.v3.RouteConfiguration", "envoy.api.v2.RouteConfiguration"},
-	{"srds", typePrefix + "envoy.config.route.v3.ScopedRouteConfiguration", "envoy.api.v2.ScopedRouteConfiguration"},
-	{"vhds", typePrefix + "envoy.config.route.v3.VirtualHost", "envoy.api.v2.route.VirtualHost"},
-	{"cds", typePrefix + "envoy.config.cluster.v3.Cluster", "envoy.api.v2.Cluster"},
-	{"eds", typePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment", "envoy.api.v2.ClusterLoadAssignment"},
-	{"sds", typePrefix + "envoy.extensions.transport_sockets.tls.v3.Secret", "envoy.api.v2.auth.Secret"},
-	{"rtds", typePrefix + "envoy.service.runtime.v3.Runtime", "envoy.service.discovery.v2.Runtime"},
-	{"ecds", typePrefix + "envoy.config.core.v3.TypedExtensionConfig", ""},
-}
-
 // V2TypeURL gives the type URL of v2 for one of v3 (VAR-9); "" if there is none.
 func V2TypeURL(typeURL string) string {
-	for _, t := range types {
-		if t.url == typeURL && t.v2 != "" {
-			return typePrefix + t.v2
-		}
+	if t := xds.Find(typeURL); t != nil && t.URL == typeURL {
+		return t.V2URL()
 	}
 	return ""
 }
@@ -41,28 +26,28 @@ func KnownType(typeURL string) (string, bool) {
 	if member, isList := MemberType(message); isList {
 		message = member
 	}
-	for _, t := range types {
-		if message == t.url[len(typePrefix):] || message == t.v2 && message != "" {
-			return t.url, true
-		}
+	if t := xds.Find(typePrefix + message); t != nil && t.Short != "" {
+		return t.URL, true
 	}
 	return "", false
 }
 
 // ShortNames lists the short names of resource types: "lds", "cds" and so on.
 func ShortNames() []string {
-	names := make([]string, len(types))
-	for i, t := range types {
-		names[i] = t.short
+	var names []string
+	for i := range xds.Types() {
+		if short := xds.Types()[i].Short; short != "" {
+			names = append(names, short)
+		}
 	}
 	return names
 }
 
 // TypeURL gives the type URL that a short name stands for, in any case.
 func TypeURL(short string) (string, bool) {
-	for _, t := range types {
-		if strings.EqualFold(t.short, short) {
-			return t.url, true
+	for i := range xds.Types() {
+		if t := &xds.Types()[i]; t.Short != "" && strings.EqualFold(t.Short, short) {
+			return t.URL, true
 		}
 	}
 	return "", false
@@ -85,10 +70,8 @@ func ParseType(s string) (string, error) {
 // ShortName gives the short name of a type URL, and of one without the URL as
 // it is: types that nobody here has heard of pass through too (VAR-8).
 func ShortName(typeURL string) string {
-	for _, t := range types {
-		if t.url == typeURL {
-			return t.short
-		}
+	if t := xds.Find(typeURL); t != nil && t.URL == typeURL && t.Short != "" {
+		return t.Short
 	}
 	return typeURL
 }

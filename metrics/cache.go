@@ -9,7 +9,7 @@ import (
 // cacheSeries counts the reports of the cache. The cache holds locks during a report, so
 // newCacheSeries resolves every child.
 type cacheSeries struct {
-	types [kinds]cacheType
+	types []cacheType
 }
 
 type cacheType struct {
@@ -35,7 +35,7 @@ func newCacheSeries(s *set) *cacheSeries {
 		"Losses of many resources at once that the relay held back from clients.", labelType)
 	wentBack := s.counter("cache", "went_back_total",
 		"Resources that a new stream of an upstream brought with older content than clients had, where these were many.", labelType)
-	c := new(cacheSeries)
+	c := &cacheSeries{types: make([]cacheType, len(shortNames))}
 	for k, name := range shortNames {
 		c.types[k] = cacheType{
 			hits:        lookups.WithLabelValues(name, "hit"),

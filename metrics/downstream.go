@@ -23,7 +23,7 @@ type downstreamSeries struct {
 	retired        *prometheus.CounterVec // variant
 	unserved       *prometheus.CounterVec // variant
 	moveEnds       *prometheus.CounterVec // reason
-	types          [kinds]downstreamType
+	types          []downstreamType
 }
 
 type downstreamType struct {
@@ -38,6 +38,7 @@ var _ downstream.Observer = (*downstreamSeries)(nil)
 func newDownstreamSeries(s *set) *downstreamSeries {
 	const subsystem = "downstream"
 	d := &downstreamSeries{
+		types:   make([]downstreamType, len(shortNames)),
 		streams: s.gauge(subsystem, "streams", "Open streams of clients, and held polls.", labelVariant),
 		opened:  s.counter(subsystem, "streams_opened_total", "Streams that clients opened, and polls.", labelVariant),
 		closed: s.counter(subsystem, "streams_closed_total",

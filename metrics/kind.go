@@ -1,55 +1,38 @@
 package metrics
 
-import "strings"
+import (
+	"slices"
+	"strings"
 
-// kind is a resource type as the label "type" shows it.
-type kind uint8
-
-// The kinds. Unknown types are other, so that no client can add a series.
-const (
-	cds kind = iota
-	eds
-	lds
-	fcds
-	rds
-	srds
-	vhds
-	sds
-	rtds
-	ecds
-	other
-	kinds int = iota
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
-// shortNames are the label's values.
-var shortNames = [kinds]string{
-	cds: "cds", eds: "eds", lds: "lds", fcds: "fcds", rds: "rds", srds: "srds", vhds: "vhds",
-	sds: "sds", rtds: "rtds", ecds: "ecds", other: "other",
-}
+// kind is a resource type as the label "type" shows it: an index of shortNames.
+type kind int
+
+// shortNames are the label's values. Unknown types are the last one, other, so that no client can add a series.
+var shortNames = func() (names []string) {
+	for i := range xds.Types() {
+		if label := xds.Types()[i].Label; !slices.Contains(names, label) {
+			names = append(names, label)
+		}
+	}
+	return append(names, "other")
+}()
 
 // kindsByURL is read only.
-var kindsByURL = map[string]kind{
-	"type.googleapis.com/envoy.config.cluster.v3.Cluster":                  cds,
-	"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment":   eds,
-	"type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint":              eds,
-	"type.googleapis.com/envoy.config.listener.v3.Listener":                lds,
-	"type.googleapis.com/envoy.config.listener.v3.FilterChain":             fcds,
-	"type.googleapis.com/envoy.config.route.v3.RouteConfiguration":         rds,
-	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration":   srds,
-	"type.googleapis.com/envoy.config.route.v3.VirtualHost":                vhds,
-	"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret": sds,
-	"type.googleapis.com/envoy.service.runtime.v3.Runtime":                 rtds,
-	"type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig":        ecds,
-
-	"type.googleapis.com/envoy.api.v2.Cluster":                  cds,
-	"type.googleapis.com/envoy.api.v2.ClusterLoadAssignment":    eds,
-	"type.googleapis.com/envoy.api.v2.Listener":                 lds,
-	"type.googleapis.com/envoy.api.v2.RouteConfiguration":       rds,
-	"type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration": srds,
-	"type.googleapis.com/envoy.api.v2.route.VirtualHost":        vhds,
-	"type.googleapis.com/envoy.api.v2.auth.Secret":              sds,
-	"type.googleapis.com/envoy.service.discovery.v2.Runtime":    rtds,
-}
+var kindsByURL = func() map[string]kind {
+	kinds := make(map[string]kind)
+	for i := range xds.Types() {
+		t := &xds.Types()[i]
+		k := kind(slices.Index(shortNames, t.Label))
+		kinds[t.URL] = k
+		if t.V2 != "" {
+			kinds[t.V2URL()] = k
+		}
+	}
+	return kinds
+}()
 
 // kindOf is the kind of a type URL. A list collection ("…ListenerCollection") is of
 // its members' kind.
@@ -62,5 +45,5 @@ func kindOf(typeURL string) kind {
 			return k
 		}
 	}
-	return other
+	return kind(len(shortNames) - 1)
 }

@@ -221,7 +221,7 @@ type upstreamSum struct {
 	stale    time.Duration
 	loads    map[loadreport.State]int
 	interval time.Duration // of load reports, the shortest
-	types    [kinds]tableSum
+	types    []tableSum
 	restored int
 	age      time.Duration // of the oldest of them
 
@@ -230,7 +230,7 @@ type upstreamSum struct {
 }
 
 func newUpstreamSum() *upstreamSum {
-	u := &upstreamSum{sessions: make(map[upstream.State]int, len(states)), loads: make(map[loadreport.State]int)}
+	u := &upstreamSum{sessions: make(map[upstream.State]int, len(states)), loads: make(map[loadreport.State]int), types: make([]tableSum, len(shortNames))}
 	for _, st := range states {
 		u.sessions[st] = 0
 	}
@@ -323,7 +323,8 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 }
 
 // census counts the clients by kind and state. Those that nobody is in are zero.
-func (c *sourceCollector) census() (all [kinds]map[downstream.ClientState]int) {
+func (c *sourceCollector) census() (all []map[downstream.ClientState]int) {
+	all = make([]map[downstream.ClientState]int, len(shortNames))
 	for k := range all {
 		all[k] = make(map[downstream.ClientState]int, len(downstream.States))
 		for _, state := range downstream.States {

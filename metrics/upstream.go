@@ -72,7 +72,7 @@ type upstreamSeries struct {
 	closed, failed                      counters // by reason
 	states                              counters // by state
 	checks                              counters // by result
-	types                               [kinds]upstreamType
+	types                               []upstreamType
 }
 
 // counters has a metric's counters for all values of a label. A look-up in the vector
@@ -97,6 +97,7 @@ var _ upstream.Observer = (*upstreamSeries)(nil)
 // of makes the series of one upstream.
 func (v *upstreamVecs) of(name string) *upstreamSeries {
 	u := &upstreamSeries{
+		types:     make([]upstreamType, len(shortNames)),
 		streams:   v.streams.WithLabelValues(name),
 		opened:    v.opened.WithLabelValues(name),
 		backoffs:  v.backoffs.WithLabelValues(name),

@@ -14,13 +14,14 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/relay/loadreport"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
 
 // Load reports are about clusters. So a client's reports go where the rules send it for all
 // clusters (LRS-1).
-const clusterURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+const clusterURL = xds.ClusterType
 
 // reportGrace is how long the last load reports may take when the relay stops.
 const reportGrace = 3 * time.Second

@@ -13,6 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/internal/xds/payload"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
@@ -46,7 +47,7 @@ func (o *orders) of(key sessionKey) cache.Freezing {
 		if len(all) == 0 || o.secrets.Has(typeURL) {
 			return hold.Freeze{}
 		}
-		return all.Of(key.plane, key.scope, typeURL, cache.RankOf(typeURL) == cache.RankEndpoint, now)
+		return all.Of(key.plane, key.scope, typeURL, xds.RankOf(typeURL) == xds.RankEndpoint, now)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/internal/xds/payload"
 	"github.com/xdsrelay/xdsrelay/upstream"
 	"github.com/xdsrelay/xdsrelay/upstream/filesource"
@@ -106,7 +107,7 @@ func (r *Relay) newPlane(u config.Upstream, outages *upstream.Outages, obs upstr
 // with an empty request for virtual hosts, which means none of them, and then names what
 // it needs (SUB-14).
 func sharedTypes() map[string]bool {
-	return map[string]bool{"type.googleapis.com/envoy.config.route.v3.VirtualHost": true}
+	return map[string]bool{xds.VirtualHostType: true}
 }
 
 // setTimes gives a source the times of its upstream.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/hold"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
@@ -22,7 +23,7 @@ func (o operator) Rollback(c *admin.Command) (*admin.Done, error) {
 		return nil, admin.Wrong("expected a generation, or a time (at)")
 	}
 	for _, s := range selectors {
-		if s.Type != "" && cache.RankOf(s.Type) == cache.RankEndpoint {
+		if s.Type != "" && xds.RankOf(s.Type) == xds.RankEndpoint {
 			return nil, admin.Wrong("endpoints cannot be rolled back: those of before may be gone")
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // ErrBehind says that removals were forgotten that the client was not told of: it must open a
@@ -16,7 +17,7 @@ var ErrBehind = errors.New("the client is too far behind: removals that it was n
 // Batch is what one response holds.
 type Batch struct {
 	TypeURL string
-	Rank    cache.Rank
+	Rank    xds.Rank
 	Removal bool // removals that wait for later types, or a list that only lacks something (ADS-1)
 	// Renewal says that there is nothing in it, in the state-of-the-world form, but what the
 	// client was sent before: it is told how long that lives on (TTL-1).

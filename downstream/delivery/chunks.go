@@ -1,6 +1,10 @@
 package delivery
 
-import "github.com/xdsrelay/xdsrelay/cache"
+import (
+	"github.com/xdsrelay/xdsrelay/cache"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
+)
 
 // beginner reports whether the follower only needs all members that were there when it began.
 func (f *follower) beginner() bool {
@@ -34,7 +38,7 @@ func (p *delivery) chunks(f *follower, e *cache.Entry) *cache.Entry {
 		p.writer.typeSub.put(p.writer.cur, outgoing{body: r.Body})
 		p.writer.cur.flight.add(f, f.Sent(), r.Last.Changed(), p.joined)
 		p.writer.cur.flight.news = true
-		p.joined, p.afresh = true, p.afresh || p.writer.typeSub.rank == cache.RankCluster
+		p.joined, p.afresh = true, p.afresh || p.writer.typeSub.rank == xds.RankCluster
 		p.writer.typeSub.progress.led = true
 		p.looked += r.Body.Resources()
 		p.writer.record(e, false)

@@ -3,6 +3,7 @@ package delivery
 import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // delivery is one Collect in one store. It decides what goes out, and fills batches.
@@ -50,7 +51,7 @@ func (p *delivery) cluster(r *wire.Resource, isNew bool) {
 	if isNew && p.writer.cur != nil {
 		p.writer.cur.flight.news = true
 	}
-	if !p.warms || p.writer.typeSub.rank != cache.RankCluster {
+	if !p.warms || p.writer.typeSub.rank != xds.RankCluster {
 		return
 	}
 	name, ok := r.ClusterEndpoints()

@@ -1,6 +1,10 @@
 package delivery
 
-import "github.com/xdsrelay/xdsrelay/cache"
+import (
+	"github.com/xdsrelay/xdsrelay/cache"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
+)
 
 // repeat has everything sent again: the client subscribed again (SUB-6).
 func (f *follower) repeat() {
@@ -75,7 +79,7 @@ func (f *follower) heldDue() bool {
 // mayHaveByAlias reports whether the client may have a resource by an alias, while "*" knows
 // nothing of it: the server has not answered all names. Only virtual hosts have aliases.
 func (w *typeSub) mayHaveByAlias() bool {
-	return w.rank == cache.RankVirtualHost && w.subs.names.has(func(n *nameSub) bool { return n.entry.Open() })
+	return w.rank == xds.RankVirtualHost && w.subs.names.has(func(n *nameSub) bool { return n.entry.Open() })
 }
 
 // breakDue reports whether a relay is to be told that an answer broke off, or that all is there

@@ -3,7 +3,7 @@ package delivery
 import (
 	"time"
 
-	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // acceptWait bounds how long a removal waits for the acknowledgements of what came with it
@@ -89,11 +89,11 @@ func (s *schedule) ripe(at time.Time) bool {
 // waitsFor reports whether removals of the type wait until the client has what is new of types of a rank: those
 // of clusters and endpoints wait for all that comes later, and those of other types that resources refer to for all
 // that comes earlier and may refer to them.
-func (w *typeSub) waitsFor(r cache.Rank) bool {
+func (w *typeSub) waitsFor(r xds.Rank) bool {
 	if w.rank.Waits() {
 		return r > w.rank
 	}
-	return r < w.rank && r != cache.RankEndpoint
+	return r < w.rank && r != xds.RankEndpoint
 }
 
 // awaited is up to which change the client was sent everything of the types of this store that removals wait for, and

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // When removals of clusters and endpoints pass the gate, if they wait for a second (ADS-4).
@@ -92,13 +93,13 @@ func TestGate_ADS4(t *testing.T) {
 		"ADS-5 the removal of a secret waits for clusters, endpoints wait for nothing of it": func(p *peer, after func(time.Duration, ...string)) {
 			p.sub(cds, "a")
 			p.sub(eds, "a")
-			p.sub(secretType, "s")
+			p.sub(xds.SecretType, "s")
 			p.connect(0)
 			p.says(cds, "+a@1")
 			p.says(eds, "+a@1")
-			p.says(secretType, "+s@1")
+			p.says(xds.SecretType, "+s@1")
 			after(0, "CDS +a@1", "EDS +a@1", " +s@1")
-			p.says(secretType, "-s")
+			p.says(xds.SecretType, "-s")
 			p.says(cds, "+a@2")
 			after(0, "CDS +a@2")
 			p.busy[eds] = true

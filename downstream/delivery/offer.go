@@ -8,6 +8,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // A client may reject content only for what it lacks: a listener that names a cluster which the
@@ -190,22 +191,10 @@ func (a *rejections) reason() (due bool) {
 
 // Leads reports whether an accepted response has brought something that others may refer to: what
 // the client rejected for want of it may be good now.
-func (b *Batch) Leads() bool { return b.flight.news && referred[b.TypeURL] }
+func (b *Batch) Leads() bool { return b.flight.news && xds.Enables(b.TypeURL) }
 
 // Offered reports whether the response offers something again that the client rejected.
 func (b *Batch) Offered() bool { return b.flight.offered }
-
-// referred are the types that resources of others name.
-var referred = map[string]bool{
-	"type.googleapis.com/envoy.config.cluster.v3.Cluster":                  true,
-	"type.googleapis.com/envoy.config.listener.v3.FilterChain":             true,
-	"type.googleapis.com/envoy.config.route.v3.RouteConfiguration":         true,
-	"type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig":        true,
-	"type.googleapis.com/envoy.api.v2.Cluster":                             true,
-	"type.googleapis.com/envoy.api.v2.RouteConfiguration":                  true,
-	"type.googleapis.com/envoy.api.v2.auth.Secret":                         true,
-	"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret": true,
-}
 
 // refuses records, in all stores of the list, that the client rejected its last list.
 func (s *Subscriber) refuses(b *Batch) {

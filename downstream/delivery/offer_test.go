@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // pass lets time pass, and collects when the last collect said so. It tells after how long each response was sent.
@@ -221,7 +222,7 @@ func TestOfferedAgainForWantOf_ACK3(t *testing.T) {
 				t.Errorf("something is due after the client accepted it: %t, want %t", got, want)
 			}
 		}
-		other := secretType
+		other := xds.SecretType
 		c.sub(other, "new", "none")
 		b.demand(0)
 		b.says(other, "+new@1")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // Join gives a client that is told everything each time a place in a store, for TakeSnapshot.
@@ -111,8 +112,8 @@ func (c *Place) subscribeType(typeURL string) *typeSub {
 		return w
 	}
 	w := &typeSub{
-		place: c, typeURL: typeURL, rank: cache.RankOf(typeURL),
-		removalsWait: cache.RankOf(typeURL).Waits() || !c.form.State && referred[typeURL],
+		place: c, typeURL: typeURL, rank: xds.RankOf(typeURL),
+		removalsWait: xds.RankOf(typeURL).Waits() || !c.form.State && xds.Enables(typeURL),
 		list:         listState{full: c.form.State && c.store.FullState(typeURL), begun: c.store.Now()},
 		bell:         cache.NewTypeBell(&c.bell),
 	}

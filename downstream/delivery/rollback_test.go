@@ -11,6 +11,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/cache/hold"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc/codes"
 )
 
@@ -27,7 +28,7 @@ func (b *bed) rollback(number uint64) (int, error) {
 	b.Helper()
 	f := hold.Freeze{Since: time.Now()}
 	n, err := b.store.Operator().Rollback(number, func(typeURL string, _ time.Time) hold.Freeze {
-		if cache.RankOf(typeURL) == cache.RankEndpoint {
+		if xds.RankOf(typeURL) == xds.RankEndpoint {
 			return hold.Freeze{}
 		}
 		return f

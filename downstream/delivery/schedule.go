@@ -5,6 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // schedule decides what of a stream's types goes out, and when: nothing else does. One Collect
@@ -59,7 +60,7 @@ func (s *schedule) later(at time.Time) { s.next = notify.Earlier(s.next, at) }
 // typeDue is what is due of one type, over all places of a stream.
 type typeDue struct {
 	typeURL string
-	rank    cache.Rank
+	rank    xds.Rank
 	places  int16 // in which the type is subscribed to
 	full    bool  // sent as whole lists
 
@@ -86,13 +87,13 @@ func (d *typeDue) sends() bool {
 
 // overtaken reports whether additions of the type go out although an acknowledgement is
 // awaited: a later type goes out, up to the rank last (ADS-2).
-func (d *typeDue) overtaken(last cache.Rank) bool {
+func (d *typeDue) overtaken(last xds.Rank) bool {
 	return d.acks == Awaited && d.adds && !d.held && !d.incomplete && d.rank < last
 }
 
 // last is the highest rank of a type that goes out by itself, -1 if none does.
-func (s *schedule) last() cache.Rank {
-	last, types := cache.Rank(-1), s.types()
+func (s *schedule) last() xds.Rank {
+	last, types := xds.Rank(-1), s.types()
 	for i := range types {
 		if types[i].sends() {
 			last = types[i].rank
@@ -288,11 +289,11 @@ func (s *schedule) additions(d *typeDue, incremental action) action {
 // upToClusters cuts the schedule before listeners and routes while clusters are due: the
 // clusters decide whether these wait for endpoints (WARM-4). Listeners and routes go with the
 // next Collect.
-func upToClusters(types []typeDue, last cache.Rank) []typeDue {
+func upToClusters(types []typeDue, last xds.Rank) []typeDue {
 	clusters := false
 	for i := range types {
 		d := &types[i]
-		if d.rank == cache.RankCluster && d.adds && (d.sends() || d.overtaken(last)) {
+		if d.rank == xds.RankCluster && d.adds && (d.sends() || d.overtaken(last)) {
 			clusters = true
 		}
 		if clusters && d.rank.FollowsClusters() {
@@ -318,7 +319,7 @@ func (s *schedule) waitForLists() {
 	types := s.types()
 	for i := range types {
 		d := &types[i]
-		if !until.IsZero() && d.rank > cache.RankEndpoint && d.typeURL != secretType {
+		if !until.IsZero() && d.rank > xds.RankEndpoint && d.typeURL != xds.SecretType {
 			d.held = d.held || d.adds || d.removes
 		}
 		if !d.incomplete || !d.adds {
@@ -334,5 +335,3 @@ func (s *schedule) waitForLists() {
 		}
 	}
 }
-
-const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // dueTypes has the types of a schedule, as words: the type, and what is due of it.
@@ -16,7 +17,7 @@ func dueTypes(s *schedule, words ...string) {
 	for _, word := range words {
 		name, flags, has := strings.Cut(word, ":")
 		url := map[string]string{"CDS": cds, "EDS": eds, "LDS": lds, "RDS": rds}[name]
-		d := s.entry(&typeSub{typeURL: url, rank: cache.RankOf(url)})
+		d := s.entry(&typeSub{typeURL: url, rank: xds.RankOf(url)})
 		d.places, d.known = 1, true
 		if !has {
 			continue
@@ -123,20 +124,20 @@ func TestScheduleOfManyTypes(t *testing.T) {
 
 // Additions overtake an acknowledgement that is awaited only for a later type.
 func TestOvertaken_ADS2(t *testing.T) {
-	waits := typeDue{rank: cache.RankEndpoint, acks: Awaited, adds: true}
+	waits := typeDue{rank: xds.RankEndpoint, acks: Awaited, adds: true}
 	for _, tc := range []struct {
 		name string
 		but  func(d *typeDue)
-		last cache.Rank
+		last xds.Rank
 		want bool
 	}{
-		{"a later type goes", func(*typeDue) {}, cache.RankEndpoint + 1, true},
-		{"a type of the same rank goes", func(*typeDue) {}, cache.RankEndpoint, false},
-		{"an earlier type goes", func(*typeDue) {}, cache.RankCluster, false},
-		{"nothing is awaited", func(d *typeDue) { d.acks = Overdue }, cache.RankEndpoint + 1, false},
-		{"there are removals only", func(d *typeDue) { d.adds, d.removes = false, true }, cache.RankEndpoint + 1, false},
-		{"WARM-4 it waits for endpoints", func(d *typeDue) { d.held = true }, cache.RankEndpoint + 1, false},
-		{"RES-2 the list is not complete", func(d *typeDue) { d.incomplete = true }, cache.RankEndpoint + 1, false},
+		{"a later type goes", func(*typeDue) {}, xds.RankEndpoint + 1, true},
+		{"a type of the same rank goes", func(*typeDue) {}, xds.RankEndpoint, false},
+		{"an earlier type goes", func(*typeDue) {}, xds.RankCluster, false},
+		{"nothing is awaited", func(d *typeDue) { d.acks = Overdue }, xds.RankEndpoint + 1, false},
+		{"there are removals only", func(d *typeDue) { d.adds, d.removes = false, true }, xds.RankEndpoint + 1, false},
+		{"WARM-4 it waits for endpoints", func(d *typeDue) { d.held = true }, xds.RankEndpoint + 1, false},
+		{"RES-2 the list is not complete", func(d *typeDue) { d.incomplete = true }, xds.RankEndpoint + 1, false},
 	} {
 		d := waits
 		tc.but(&d)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // This file has the state of a stream: its subscriber, a place for each store, there a
@@ -64,7 +65,7 @@ type Place struct {
 type typeSub struct {
 	place        *Place
 	typeURL      string
-	rank         cache.Rank
+	rank         xds.Rank
 	removalsWait bool // its removals wait for what refers to it (ADS-4, ADS-5)
 	bell         cache.TypeBell
 

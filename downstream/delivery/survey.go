@@ -3,8 +3,8 @@ package delivery
 import (
 	"slices"
 
-	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // survey adds what is due in one store. It records for each type up to which change all later
@@ -43,7 +43,7 @@ func (s *schedule) survey(c *Place) {
 		d.heartbeats = d.heartbeats || (renew && !w.list.full)
 		d.again = d.again || w.again.due()
 		d.known = d.known || !w.lacksAll()
-		if w.rank == cache.RankCluster && w.progress.shown && s.WarmWait > 0 && !w.subs.anyKnown() {
+		if w.rank == xds.RankCluster && w.progress.shown && s.WarmWait > 0 && !w.subs.anyKnown() {
 			s.warmUntil = notify.Later(s.warmUntil, w.list.begun.Add(s.WarmWait))
 		}
 		if s.incomplete(w) {

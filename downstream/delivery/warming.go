@@ -5,6 +5,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/smallmap"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // isNew reports whether the client was not sent a member before this Collect, or was told of
@@ -22,8 +23,8 @@ func (s *Subscriber) look(c *Place, due *schedule) {
 	if len(s.clusters) == 0 {
 		return
 	}
-	w := c.find(cache.EndpointType)
-	if w == nil || due.Acks(cache.EndpointType) != Acknowledged {
+	w := c.find(xds.EndpointType)
+	if w == nil || due.Acks(xds.EndpointType) != Acknowledged {
 		return
 	}
 	for name := range s.clusters {
@@ -38,7 +39,7 @@ func (s *Subscriber) look(c *Place, due *schedule) {
 func (s *Subscriber) sendEndpoints(p *delivery, due *schedule) (more bool) {
 	if p.afresh && !s.form.State {
 		for _, c := range s.places {
-			if w := c.find(cache.EndpointType); w != nil {
+			if w := c.find(xds.EndpointType); w != nil {
 				w.held.doubt() // the client was sent all clusters, and waits for their endpoints
 				for f := range w.subs.each() {
 					f.held.doubt()
@@ -68,7 +69,7 @@ func (s *Subscriber) sendEndpoints(p *delivery, due *schedule) (more bool) {
 // asksFor reports whether the client subscribes to endpoints.
 func (s *Subscriber) asksFor(endpoints string) bool {
 	return slices.ContainsFunc(s.places, func(c *Place) bool {
-		w := c.find(cache.EndpointType)
+		w := c.find(xds.EndpointType)
 		return w != nil && w.subs.names.get(endpoints) != nil
 	})
 }
@@ -76,7 +77,7 @@ func (s *Subscriber) asksFor(endpoints string) bool {
 // hasClusters takes the endpoints that a client asks for first on its stream, when it comes back: it has their
 // clusters from before, and does not wait for them.
 func (s *Subscriber) hasClusters(ch *Change) {
-	if s == nil || len(s.clusters) == 0 || ch.TypeURL != cache.EndpointType || ch.VersionInfo == "" && ch.Versions.Len() == 0 || s.asksForEndpoints() {
+	if s == nil || len(s.clusters) == 0 || ch.TypeURL != xds.EndpointType || ch.VersionInfo == "" && ch.Versions.Len() == 0 || s.asksForEndpoints() {
 		return
 	}
 	for _, n := range ch.Subscribe {
@@ -101,19 +102,19 @@ func (s *Subscriber) warms(due *schedule) bool {
 func (s *Subscriber) leadsTraffic() bool {
 	return slices.ContainsFunc(s.places, func(c *Place) bool {
 		return slices.ContainsFunc(c.types, func(w *typeSub) bool {
-			return w.rank.FollowsClusters() && w.progress.led || w.rank == cache.RankCluster && w.progress.shown
+			return w.rank.FollowsClusters() && w.progress.led || w.rank == xds.RankCluster && w.progress.shown
 		})
 	})
 }
 
 // asksForEndpoints reports whether the client subscribes to any.
 func (s *Subscriber) asksForEndpoints() bool {
-	return slices.ContainsFunc(s.places, func(c *Place) bool { return c.find(cache.EndpointType) != nil })
+	return slices.ContainsFunc(s.places, func(c *Place) bool { return c.find(xds.EndpointType) != nil })
 }
 
 // sendEndpoints has endpoints sent again that the client subscribes to.
 func (c *Place) sendEndpoints(name string) (due bool) {
-	w := c.find(cache.EndpointType)
+	w := c.find(xds.EndpointType)
 	if w == nil {
 		return false
 	}

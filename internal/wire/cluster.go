@@ -1,6 +1,10 @@
 package wire
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
+)
 
 // The fields of a Cluster that say which endpoints it needs. They have the same numbers in
 // v2.
@@ -10,8 +14,6 @@ const (
 	fieldClusterEDS     = 3
 	fieldEDSServiceName = 2
 	clusterTypeEDS      = 3
-	clusterTypeURL      = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	clusterTypeURLv2    = "type.googleapis.com/envoy.api.v2.Cluster"
 )
 
 // edsName says where the name of a cluster's endpoints stands. It is found once, when the
@@ -52,7 +54,7 @@ func (r *Resource) edsName() edsName {
 // clusterEndpoints is ClusterEndpoints from the payload. Nothing but the fields that it
 // needs is decoded.
 func (r *Resource) clusterEndpoints() (name string, ok bool) {
-	if typeURL := r.TypeURL(); typeURL != clusterTypeURL && typeURL != clusterTypeURLv2 {
+	if known := xds.Find(r.TypeURL()); known == nil || known.URL != xds.ClusterType {
 		return "", false
 	}
 	var own, service []byte

@@ -8,6 +8,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 func TestClusterEndpoints_WARM3(t *testing.T) {
@@ -55,7 +57,7 @@ func TestClusterEndpoints_WARM3(t *testing.T) {
 		})
 	}
 	t.Run("garbage", func(t *testing.T) {
-		r, err := NewResource(&discoveryv3.Resource{Name: "c", Resource: &anypb.Any{TypeUrl: clusterTypeURL, Value: []byte("\x10\x03\x1a\xff")}})
+		r, err := NewResource(&discoveryv3.Resource{Name: "c", Resource: &anypb.Any{TypeUrl: xds.ClusterType, Value: []byte("\x10\x03\x1a\xff")}})
 		if err != nil {
 			t.Fatal(err)
 		}

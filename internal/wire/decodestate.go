@@ -14,10 +14,8 @@ const fieldStateErrors protowire.Number = 7
 const (
 	// fieldAnyValue is that of google.protobuf.Any.
 	fieldAnyValue protowire.Number = 2
-	// fieldPayloadName is where most resource types have their name (nameField), and fieldFilterChainName where
-	// filter chains have it.
-	fieldPayloadName     protowire.Number = 1
-	fieldFilterChainName protowire.Number = 7
+	// fieldPayloadName is where most resource types have their name (nameField).
+	fieldPayloadName protowire.Number = 1
 	// fieldPayloadMetadata is where mcpResourceTypeURL has a message with the name.
 	fieldPayloadMetadata protowire.Number = 1
 )

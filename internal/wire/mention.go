@@ -1,6 +1,10 @@
 package wire
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
+)
 
 const (
 	// maxMention is the length from which on nothing is taken for a name. Messages that hold
@@ -13,7 +17,6 @@ const (
 	fieldOwnName      = 1
 	fieldVirtualHosts = 2 // of a RouteConfiguration
 	fieldDomains      = 2 // of a VirtualHost
-	routeTypeURL      = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 )
 
 // Mentions calls yield with everything in the payload that may be the name of another
@@ -23,7 +26,7 @@ const (
 // resource's own name is left out, and so are the names and domains of virtual hosts: they
 // are often called like what their routes lead to. The strings lie in the resource's bytes.
 func (r *Resource) Mentions(yield func(name string) bool) {
-	routes := r.TypeURL() == routeTypeURL
+	routes := r.TypeURL() == xds.RouteType
 	for it := (fields{rest: r.value()}); it.next(); {
 		switch {
 		case it.typ != protowire.BytesType || it.num == fieldOwnName:

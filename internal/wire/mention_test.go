@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 func mentionsOf(t *testing.T, typeURL string, value []byte) []string {
@@ -105,21 +107,21 @@ func TestMentions_SUB11(t *testing.T) {
 		field := func(b []byte) []byte {
 			return protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), b)
 		}
-		if got := mentionsOf(t, clusterTypeURL, []byte("\x12\x03\xff\xff\xff\x1a\xff")); !slices.Equal(got, []string{"\xff\xff\xff"}) {
+		if got := mentionsOf(t, xds.ClusterType, []byte("\x12\x03\xff\xff\xff\x1a\xff")); !slices.Equal(got, []string{"\xff\xff\xff"}) {
 			t.Errorf("%q", got)
 		}
 		long := field([]byte(strings.Repeat("x", maxMention+1)))
-		if got := mentionsOf(t, clusterTypeURL, long); len(got) > 0 {
+		if got := mentionsOf(t, xds.ClusterType, long); len(got) > 0 {
 			t.Errorf("%q", got)
 		}
 		deep := []byte("name")
 		for range maxMentionDepth + 2 {
 			deep = field(deep)
 		}
-		if got := mentionsOf(t, clusterTypeURL, deep); slices.Contains(got, "name") {
+		if got := mentionsOf(t, xds.ClusterType, deep); slices.Contains(got, "name") {
 			t.Errorf("%q", got)
 		}
-		if got := mentionsOf(t, clusterTypeURL, deep[len(deep)-len(field(field([]byte("name")))):]); !slices.Contains(got, "name") {
+		if got := mentionsOf(t, xds.ClusterType, deep[len(deep)-len(field(field([]byte("name")))):]); !slices.Contains(got, "name") {
 			t.Errorf("%q", got)
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // RedirectTypeURL is the type of a redirect, which may stand in for a resource of any
@@ -34,27 +36,8 @@ const mcpResourceTypeURL = "type.googleapis.com/istio.mcp.v1alpha1.Resource"
 // nameField is the field in which payloads of a type have their name. It is 0 for types that this build does not
 // know: Istio's NameTable has a map of hosts in field 1 (NAME-9).
 func nameField(typeURL []byte) protowire.Number {
-	switch string(typeURL) {
-	case "type.googleapis.com/envoy.config.listener.v3.FilterChain":
-		return fieldFilterChainName
-	case "type.googleapis.com/envoy.config.listener.v3.Listener",
-		"type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
-		"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration",
-		"type.googleapis.com/envoy.config.route.v3.VirtualHost",
-		clusterTypeURL,
-		"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
-		"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
-		"type.googleapis.com/envoy.service.runtime.v3.Runtime",
-		"type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
-		"type.googleapis.com/envoy.api.v2.Listener",
-		"type.googleapis.com/envoy.api.v2.RouteConfiguration",
-		"type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration",
-		"type.googleapis.com/envoy.api.v2.route.VirtualHost",
-		clusterTypeURLv2,
-		"type.googleapis.com/envoy.api.v2.ClusterLoadAssignment",
-		"type.googleapis.com/envoy.api.v2.auth.Secret",
-		"type.googleapis.com/envoy.service.discovery.v2.Runtime":
-		return fieldPayloadName
+	if _, known := xds.FindBytes(typeURL); known != nil {
+		return protowire.Number(known.NameField)
 	}
 	return 0
 }

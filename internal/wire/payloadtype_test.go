@@ -125,7 +125,7 @@ func TestStateResponse_NAME9(t *testing.T) {
 		{"ADS-6 a filter chain, whose first field is what it matches", "x",
 			anyOf(t, &listenerv3.FilterChain{Name: "x", FilterChainMatch: &listenerv3.FilterChainMatch{ServerNames: []string{"y"}}})},
 		{"NAME-9 a heartbeat", "", anyOf(t, &discoveryv3.Resource{Version: "1", Ttl: durationpb.New(time.Second)})},
-		{"NAME-9 a known type of v2", "x", &anypb.Any{TypeUrl: clusterTypeURLv2, Value: []byte("\x0a\x01x")}},
+		{"NAME-9 a known type of v2", "x", &anypb.Any{TypeUrl: "type.googleapis.com/envoy.api.v2.Cluster", Value: []byte("\x0a\x01x")}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := NewStateResource(tc.packed)

@@ -5,6 +5,8 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
 // Request is what requests of both forms have in common.
@@ -100,8 +102,8 @@ func (r *Request) refers() bool { return r.node != nil }
 const requestDepth = 1
 
 func (r *Request) takeTypeURL(b []byte) error {
-	r.TypeURL = knownTypeURL(b)
-	if r.TypeURL != "" {
+	// Each acknowledgement names its type: the URL of a known one is not allocated.
+	if r.TypeURL, _ = xds.FindBytes(b); r.TypeURL != "" {
 		return nil
 	}
 	return setString(&r.TypeURL, "type_url", b)

@@ -1,6 +1,6 @@
-// Package xds has what the relay knows of the resource types of Envoy's API, as data: the discovery services that they
-// have of their own. What serves, asks and polls reads its methods and paths here. It links no
-// generated stubs; package apitypes links the messages.
+// Package xds has what the relay knows of the resource types of Envoy's API, as data: one row for each type ([Type]), and
+// the discovery services that follow from the rows. What serves, asks and polls reads its methods and paths here. It
+// links no generated stubs; package apitypes links the messages.
 package xds
 
 import (
@@ -45,81 +45,6 @@ func (s Service) full(method string) string {
 	return "/" + s.Name + "/" + method
 }
 
-// all are in the order of the documents.
-var all = [...]Service{
-	{
-		TypeURL: typePrefix + "envoy.config.listener.v3.Listener",
-		Name:    "envoy.service.listener.v3.ListenerDiscoveryService",
-		State:   "StreamListeners", Delta: "DeltaListeners", Fetch: "FetchListeners",
-		Path: pathPrefix + "listeners",
-	},
-	{
-		TypeURL: typePrefix + "envoy.config.route.v3.RouteConfiguration",
-		Name:    "envoy.service.route.v3.RouteDiscoveryService",
-		State:   "StreamRoutes", Delta: "DeltaRoutes", Fetch: "FetchRoutes",
-		Path: pathPrefix + "routes",
-	},
-	{
-		TypeURL: typePrefix + "envoy.config.route.v3.ScopedRouteConfiguration",
-		Name:    "envoy.service.route.v3.ScopedRoutesDiscoveryService",
-		State:   "StreamScopedRoutes", Delta: "DeltaScopedRoutes", Fetch: "FetchScopedRoutes",
-		Path: pathPrefix + "scoped-routes",
-	},
-	{
-		TypeURL: typePrefix + "envoy.config.route.v3.VirtualHost",
-		Name:    "envoy.service.route.v3.VirtualHostDiscoveryService",
-		Delta:   "DeltaVirtualHosts",
-	},
-	{
-		TypeURL: typePrefix + "envoy.config.cluster.v3.Cluster",
-		Name:    "envoy.service.cluster.v3.ClusterDiscoveryService",
-		State:   "StreamClusters", Delta: "DeltaClusters", Fetch: "FetchClusters",
-		Path: pathPrefix + "clusters",
-	},
-	{
-		TypeURL: typePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment",
-		Name:    "envoy.service.endpoint.v3.EndpointDiscoveryService",
-		State:   "StreamEndpoints", Delta: "DeltaEndpoints", Fetch: "FetchEndpoints",
-		Path: pathPrefix + "endpoints",
-	},
-	{
-		TypeURL: typePrefix + "envoy.config.endpoint.v3.LbEndpoint",
-		Name:    "envoy.service.endpoint.v3.LocalityEndpointDiscoveryService",
-		Delta:   "DeltaLocalityEndpoints",
-	},
-	{
-		TypeURL: typePrefix + "envoy.extensions.transport_sockets.tls.v3.Secret",
-		Name:    "envoy.service.secret.v3.SecretDiscoveryService",
-		State:   "StreamSecrets", Delta: "DeltaSecrets", Fetch: "FetchSecrets",
-		Path: pathPrefix + "secrets",
-	},
-	{
-		TypeURL: typePrefix + "envoy.service.runtime.v3.Runtime",
-		Name:    "envoy.service.runtime.v3.RuntimeDiscoveryService",
-		State:   "StreamRuntime", Delta: "DeltaRuntime", Fetch: "FetchRuntime",
-		Path: pathPrefix + "runtime",
-	},
-	{
-		TypeURL: typePrefix + "envoy.config.core.v3.TypedExtensionConfig",
-		Name:    "envoy.service.extension.v3.ExtensionConfigDiscoveryService",
-		State:   "StreamExtensionConfigs", Delta: "DeltaExtensionConfigs", Fetch: "FetchExtensionConfigs",
-		Path: pathPrefix + "extension_configs",
-	},
-}
-
-// before are v2's services and their types, by the type of now. Extension configurations
-// and locality endpoints came later.
-var before = map[string]struct{ service, resource string }{
-	"envoy.config.listener.v3.Listener":                {"envoy.api.v2.ListenerDiscoveryService", "envoy.api.v2.Listener"},
-	"envoy.config.route.v3.RouteConfiguration":         {"envoy.api.v2.RouteDiscoveryService", "envoy.api.v2.RouteConfiguration"},
-	"envoy.config.route.v3.ScopedRouteConfiguration":   {"envoy.api.v2.ScopedRoutesDiscoveryService", "envoy.api.v2.ScopedRouteConfiguration"},
-	"envoy.config.route.v3.VirtualHost":                {"envoy.api.v2.VirtualHostDiscoveryService", "envoy.api.v2.route.VirtualHost"},
-	"envoy.config.cluster.v3.Cluster":                  {"envoy.api.v2.ClusterDiscoveryService", "envoy.api.v2.Cluster"},
-	"envoy.config.endpoint.v3.ClusterLoadAssignment":   {"envoy.api.v2.EndpointDiscoveryService", "envoy.api.v2.ClusterLoadAssignment"},
-	"envoy.extensions.transport_sockets.tls.v3.Secret": {"envoy.service.discovery.v2.SecretDiscoveryService", "envoy.api.v2.auth.Secret"},
-	"envoy.service.runtime.v3.Runtime":                 {"envoy.service.discovery.v2.RuntimeDiscoveryService", "envoy.service.discovery.v2.Runtime"},
-}
-
 // Aggregated is the service of all types, of an API version: "v3", or "v2" (VAR-3, VAR-4, VAR-9).
 func Aggregated(version string) Service {
 	return Service{
@@ -129,20 +54,42 @@ func Aggregated(version string) Service {
 }
 
 // Services gives the services of v3.
-func Services() []Service { return slices.Clone(all[:]) }
+func Services() []Service {
+	all := make([]Service, 0, len(types))
+	for i := range types {
+		if s := types[i].serviceOf(); s.Name != "" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// serviceOf is the type's service in v3; the zero Service if it has none.
+func (t *Type) serviceOf() Service {
+	m := &t.service
+	if m.name == "" {
+		return Service{}
+	}
+	s := Service{TypeURL: t.URL, Name: m.name, State: m.state, Delta: m.delta, Fetch: m.fetch}
+	if m.path != "" {
+		s.Path = pathPrefix + m.path
+	}
+	return s
+}
 
 // V2Services gives the services of v2 (VAR-9). Their methods have the names of v3's, and clients of
 // theirs may ask for v3's types.
 func V2Services() []Service {
 	var old []Service
-	for _, s := range Services() {
-		was, ok := before[strings.TrimPrefix(s.TypeURL, typePrefix)]
-		if !ok {
+	for i := range types {
+		t := &types[i]
+		if t.serviceV2 == "" {
 			continue
 		}
-		s.V3, s.TypeURL, s.Name = s.TypeURL, typePrefix+was.resource, was.service
+		s := t.serviceOf()
+		s.V3, s.TypeURL, s.Name = s.TypeURL, t.V2URL(), t.serviceV2
 		if s.Path != "" {
-			s.Path = v2PathPrefix + strings.TrimPrefix(s.Path, pathPrefix)
+			s.Path = v2PathPrefix + t.service.path
 		}
 		old = append(old, s)
 	}
@@ -164,10 +111,9 @@ func (s Service) Serves(typeURL string) bool {
 
 // ServiceOf gives the service of v3 that serves a type; the zero Service where a type has none.
 func ServiceOf(typeURL string) Service {
-	for i := range all {
-		if all[i].Serves(typeURL) {
-			return all[i]
-		}
+	url := strings.TrimSuffix(typeURL, collectionSuffix)
+	if t := Find(url); t != nil && t.URL == url {
+		return t.serviceOf()
 	}
 	return Service{}
 }
@@ -177,11 +123,7 @@ func HasService(typeURL string) bool {
 	if ServiceOf(typeURL).TypeURL != "" {
 		return true
 	}
-	name := strings.TrimSuffix(strings.TrimPrefix(typeURL, typePrefix), collectionSuffix)
-	for _, was := range before {
-		if was.resource == name {
-			return true
-		}
-	}
-	return false
+	url := typePrefix + strings.TrimSuffix(strings.TrimPrefix(typeURL, typePrefix), collectionSuffix)
+	t := Find(url)
+	return t != nil && t.serviceV2 != "" && t.V2URL() == url
 }
