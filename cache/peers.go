@@ -66,8 +66,8 @@ func (p Peers) Lacks() bool {
 // as if clients had left it. asOf is when the peer knew it to be current. Nothing that is known is replaced, and
 // nothing is removed. Nothing is taken either where an incremental server was asked meanwhile: nothing was presented
 // of what comes now, so the server would not say that it is gone. taken is the number of resources that clients can
-// be served now.
-func (p Peers) Take(i *Image, asOf time.Time) (taken int) {
+// be served now, and whole says that no type was left out for that.
+func (p Peers) Take(i *Image, asOf time.Time) (taken int, whole bool) {
 	s := p.store
 	now := s.cache.Now()
 	updates := make([]*update, len(i.Tables))
@@ -77,6 +77,7 @@ func (p Peers) Take(i *Image, asOf time.Time) (taken int) {
 		x.Resources = slices.DeleteFunc(x.Resources, func(r ResourceImage) bool { return !r.Resource.HasPayload() || r.Resource.DoNotCache })
 		updates[n] = s.cache.restoring(x, now)
 	}
+	whole = true
 	s.change(func() {
 		s.changes.begin()
 		if len(s.restored.tables) == 0 || asOf.Before(s.restored.asOf) {
@@ -87,24 +88,27 @@ func (p Peers) Take(i *Image, asOf time.Time) (taken int) {
 				continue
 			}
 			x := &i.Tables[n]
-			again := *u
-			again.keys = slices.Clone(u.keys)
-			taken += u.lend(s.Table(x.TypeURL, x.Kind), x)
+			lend := func(u update, t *Table, i *TableImage) {
+				if t.upstream.spoken && !s.source.State {
+					whole = false
+					return
+				}
+				u.keys = slices.Clone(u.keys)
+				taken += u.lend(t, i)
+			}
+			lend(*u, s.Table(x.TypeURL, x.Kind), x)
 			// Names mean the same whether clients ask for them or for everything.
 			if named := s.tables[tableKey{x.TypeURL, ByName}]; x.Kind == WholeType && named != nil {
-				taken += again.lend(named, &TableImage{Kind: ByName, Resources: x.Resources})
+				lend(*u, named, &TableImage{Kind: ByName, Resources: x.Resources})
 			}
 		}
 	})
 	s.demandSignal.send() // the session asks when to Settle: a ttl may run now
-	return taken
+	return taken, whole
 }
 
 // lend applies what a peer gave. The caller holds the locks.
 func (u *update) lend(t *Table, i *TableImage) int {
-	if t.upstream.spoken && !t.store.source.State {
-		return 0
-	}
 	before, known := t.upstream.restored, t.store.journal.revision
 	begun := t.begin(i)
 	for n, r := range u.response.Resources {

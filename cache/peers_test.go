@@ -20,7 +20,7 @@ func (k *kept) gives(asOf time.Time, kind Kind, whole []string, resources ...*wi
 			i.Names = append(i.Names, strings.Clone(r.Name)) // in an image they are apart
 		}
 	}
-	n := k.store.Peers().Take(&Image{Tables: []TableImage{i}}, asOf)
+	n, _ := k.store.Peers().Take(&Image{Tables: []TableImage{i}}, asOf)
 	k.check()
 	return n
 }

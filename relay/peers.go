@@ -24,6 +24,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/retry"
 	"github.com/xdsrelay/xdsrelay/internal/xds/payload"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/relay/audit"
 	"github.com/xdsrelay/xdsrelay/relay/peers"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -100,7 +101,7 @@ func (r *Relay) openPeers(cfg *config.Config) error {
 	id := rand.Text()
 	r.hub.peers = true
 	r.peers = peerPort{files: files, pages: &peers.Server{
-		ID: id, Scopes: holder{r.hub}, Secrets: p.Secrets, Identify: r.identifyPeer(p), Observer: r.metrics.Peers(), Log: r.log,
+		ID: id, Scopes: holder{r.hub}, Secrets: p.Secrets, Identify: r.identifyPeer(p), Observer: r.metrics.Peers(), Log: r.log, Audit: r.auditPeer,
 	}}
 	if len(p.Addresses) == 0 {
 		return nil
@@ -160,6 +161,15 @@ func (r *Relay) identifyPeer(p *config.Peers) func(shown []*x509.Certificate) (s
 		}
 		return who, nil
 	}
+}
+
+// auditPeer writes who was given the image of a scope, with its secrets, or was refused.
+func (r *Relay) auditPeer(address, who, scope string, refused error) {
+	e := &audit.Event{What: "peer", Address: address, Identity: who, Account: who, Listener: "peers", Scope: scope, Decision: audit.Allow}
+	if refused != nil {
+		e.Decision, e.Reason = audit.Deny, refused.Error()
+	}
+	r.trail.Note(e)
 }
 
 // takenElsewhere names a listener for clients or operators that takes a certificate, the first of shown. Files change
@@ -311,11 +321,12 @@ func (h *help) askFor(ctx context.Context, s *session) {
 func (h *help) ask(ctx context.Context, s *session, peer *peers.Peer) (taken int) {
 	log := h.log.With("peer", peer.Address, "upstream", s.key.plane, "scope", s.key.scope)
 	x := &s.helped
+	whole := true
 	tag, err := peer.Ask(ctx, x.id, x.tags[peer.Address], func(image *cache.Image, asOf time.Time) {
 		if !h.secrets {
 			snapshot.LeaveSecrets(image, h.hides)
 		}
-		if taken = s.store.Peers().Take(image, asOf); taken > 0 {
+		if taken, whole = s.store.Peers().Take(image, asOf); taken > 0 {
 			log.Info("took from a peer what no control plane can be asked for", "resources", taken, "as_of", asOf)
 		}
 	})
@@ -325,7 +336,9 @@ func (h *help) ask(ctx context.Context, s *session, peer *peers.Peer) (taken int
 	if x.tags == nil {
 		x.tags = make(map[string]string)
 	}
-	x.tags[peer.Address] = tag
+	if x.tags[peer.Address] = tag; !whole {
+		delete(x.tags, peer.Address) // it has more, once the control plane is not being asked
+	}
 	if taken == 0 {
 		h.obs.Asked(peers.ResultNothing)
 		log.Debug("a peer lacks what is missing")

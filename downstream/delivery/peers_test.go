@@ -30,7 +30,7 @@ func (b *bed) answersOf(other *bed) *cache.Image {
 
 func (b *bed) takes(want int, image *cache.Image) {
 	b.Helper()
-	if n := b.store.Peers().Take(image, time.Now()); n != want {
+	if n, _ := b.store.Peers().Take(image, time.Now()); n != want {
 		b.Fatalf("took %d resources, want %d", n, want)
 	}
 	b.check()
@@ -159,7 +159,9 @@ func TestSUR1PeersReplaceNothing(t *testing.T) {
 	b.says(eds, "+has@1", "-gone")
 	b.says(cds, "+c@1")
 	b.expectAll(own.collect(), "CDS +c@1", "EDS +has@1 -gone")
-	b.takes(0, answers)
+	if n, whole := b.store.Peers().Take(answers, time.Now()); n != 0 || whole {
+		t.Errorf("took %d resources while the server is being asked, all of them: %t", n, whole)
+	}
 	b.expect(own.collect())
 	b.store.Session().Lost(streamOf(0))
 	b.takes(2, answers)

@@ -47,13 +47,14 @@ type bench struct {
 	asOf    time.Time
 	dialled atomic.Int64
 	gave    []string // what the peer counted
+	audited []string
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{T: t, store: filled(t), asOf: time.Now().Add(-time.Minute)}
 	ca := pki.NewAuthority(t, "relays")
-	b.server = &Server{ID: "answers", Scopes: b, Secrets: true, Observer: b, Log: slog.New(slog.DiscardHandler), Identify: func(shown []*x509.Certificate) (string, error) {
+	b.server = &Server{ID: "answers", Scopes: b, Secrets: true, Audit: b.audit, Observer: b, Log: slog.New(slog.DiscardHandler), Identify: func(shown []*x509.Certificate) (string, error) {
 		if who := Identity([]string{askID}, shown[0]); who != "" {
 			return who, nil
 		}
@@ -104,7 +105,7 @@ func (b *bench) Find(id string) (*cache.Store, *snapshot.Header) {
 	if id != "scope" {
 		return nil, nil
 	}
-	return b.store, &snapshot.Header{ID: id, Upstream: "primary", Written: time.Now(), AsOf: b.asOf}
+	return b.store, &snapshot.Header{ID: id, Upstream: "primary", Scope: "one", Written: time.Now(), AsOf: b.asOf}
 }
 
 // Holds implements Scopes.
@@ -115,6 +116,10 @@ func (*bench) Asked(Result) {}
 func (*bench) Taken(int)    {}
 func (b *bench) Gave(identity string, r Result, n int) {
 	b.gave = append(b.gave, fmt.Sprint(identity, " ", r, " ", n))
+}
+
+func (b *bench) audit(_, identity, scope string, refused error) {
+	b.audited = append(b.audited, fmt.Sprint(identity, " ", scope, " ", refused))
 }
 
 // LookupNetIP implements Resolver.
@@ -201,6 +206,9 @@ func TestAsk_SUR1(t *testing.T) {
 		want := []string{askID + " content 5", askID + " nothing 0", askID + " content 5", askID + " nothing 0", askID + " content 5"}
 		if !slices.Equal(b.gave, want) {
 			t.Errorf("the peer counted %q", b.gave)
+		}
+		if line := askID + " one <nil>"; !slices.Equal(b.audited, []string{line, line, line}) {
+			t.Errorf("audited are %q", b.audited)
 		}
 		if n := b.dialled.Load(); n != 1 {
 			t.Errorf("%d connections for one peer", n)
@@ -432,7 +440,7 @@ func TestOtherRequests_ACC1(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := new(bench)
-		(&Server{Identify: func([]*x509.Certificate) (string, error) { return "", errors.New("it shows no certificate") }, Observer: b, Log: slog.New(slog.DiscardHandler)}).ServeHTTP(w, r)
+		(&Server{Identify: func([]*x509.Certificate) (string, error) { return "", errors.New("it shows no certificate") }, Observer: b, Audit: b.audit, Log: slog.New(slog.DiscardHandler)}).ServeHTTP(w, r)
 		if w.code != want {
 			t.Errorf("%s is answered %d, want %d", request, w.code, want)
 		}

@@ -68,6 +68,8 @@ type Server struct {
 	Identify func(shown []*x509.Certificate) (string, error)
 	Observer Observer
 	Log      *slog.Logger
+	// Audit is told of each relay that was refused, with the reason, and of each that was given the image of a scope.
+	Audit func(address, identity, scope string, refused error)
 }
 
 // Identity gives the one of identities by which a certificate is known: its only URI, or one of its DNS names if it has
@@ -104,6 +106,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case err != nil:
 		s.Observer.Gave("", ResultRefused, 0)
+		s.Audit(req.RemoteAddr, "", "", err)
 		s.Log.Warn("a relay may not ask", "peer", req.RemoteAddr, "error", err)
 		http.Error(w, "this relay may not ask: see peers.identities of the relay that it asks", http.StatusForbidden)
 	case req.Header.Get(fromHeader) == s.ID: // nobody else knows it
@@ -143,6 +146,7 @@ func (s *Server) answer(w http.ResponseWriter, req *http.Request, who string) {
 	}
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Content-Type", "application/octet-stream")
+	s.Audit(req.RemoteAddr, who, h.Scope, nil)
 	counts, err := snapshot.Lend(until{w, h.Written.Add(exchangeTime)}, h, image, s.Secrets)
 	if err != nil {
 		s.Observer.Gave(who, ResultFailed, counts.Resources)
