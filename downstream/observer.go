@@ -18,6 +18,9 @@ const (
 	EndNarrowed   MoveEnd = "access"     // the access rules say something else of a type of the stream now (ACC-2)
 )
 
+// refuses reports whether the client is not to be served any more.
+func (r MoveEnd) refuses() bool { return r == EndRefused || r == EndUnverified }
+
 // MoveEnds lists every MoveEnd.
 func MoveEnds() []MoveEnd { return []MoveEnd{EndMoved, EndRefused, EndUnverified, EndNarrowed} }
 

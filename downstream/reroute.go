@@ -7,8 +7,8 @@ import (
 )
 
 // reroute compares where the stream's names live with the plan in force, if that is a new one. If a
-// name moved, or the client may not present its node any more, the stream ends at a random moment
-// within the spread of Reroute.
+// name moved, the stream ends at a random moment within the spread of Reroute. If the client may not be served any more, it
+// ends at once.
 func (st *stream) reroute() {
 	next, with := st.routing.next(&st.shared.plans)
 	reason := EndUnverified
@@ -32,10 +32,13 @@ func (st *stream) reroute() {
 		}
 	}
 	if st.departure != nil {
-		return
+		if !reason.refuses() {
+			return
+		}
+		st.departure.Stop()
 	}
 	st.shared.observer.Moved(st.variant.String())
-	st.departure = time.AfterFunc(st.shared.plans.spread.moment(), func() {
+	st.departure = time.AfterFunc(st.shared.plans.moment(reason), func() {
 		if st.link.close(with) == with { //nolint:errorlint // the very error: whether this ended the stream
 			st.shared.observer.MoveEnded(reason)
 		}

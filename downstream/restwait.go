@@ -15,7 +15,7 @@ const mergeTime = 5 * time.Millisecond
 // run returns the answer when the client lacks something, or the time of the poll is over (REST-1). It ends
 // the turn of the client to join, if there is one, before it waits.
 func (p *poll) run(ctx context.Context, turn Turn) *answer {
-	if leave := p.reroute(); leave != nil { // Reroute rings members only, and the poll has just become one
+	if leave, _ := p.reroute(); leave != nil { // Reroute rings members only, and the poll has just become one
 		return leave
 	}
 	p.look()
@@ -91,8 +91,8 @@ func (p *poll) wait(ctx context.Context) *answer {
 		case <-ctx.Done():
 			return gone()
 		}
-		if leave := p.reroute(); leave != nil && moves == nil {
-			away, moves = leave, time.After(p.shared.plans.spread.moment())
+		if leave, reason := p.reroute(); leave != nil && (moves == nil || reason.refuses()) {
+			away, moves = leave, time.After(p.shared.plans.moment(reason))
 		}
 		p.look()
 		if a := p.due(); a != nil {
@@ -132,37 +132,37 @@ func (p *poll) patience() time.Duration {
 }
 
 // reroute compares where the poll's names live with the plan in force, if that is a new one. It
-// returns the answer of a poll that has to go; nil if the poll goes on.
-func (p *poll) reroute() *answer {
+// returns the answer of a poll that has to go, and why; nil if the poll goes on.
+func (p *poll) reroute() (*answer, MoveEnd) {
 	next, err := p.routing.next(&p.shared.plans)
 	if err != nil {
 		p.shared.observer.Moved(REST)
-		return refused(err)
+		return refused(err), EndUnverified
 	}
 	if next == nil {
-		return nil
+		return nil, ""
 	}
-	if p.moved(next) {
+	if reason, moved := p.moved(next); moved {
 		p.routing.narrow(next, p.places)
 		next.Close()
 		p.shared.observer.Moved(REST)
-		return p.sentAway()
+		return p.sentAway(), reason
 	}
 	p.routing.adopt(next)
 	judgedBy(next.Access(), p.places, false)
-	return nil
+	return nil, ""
 }
 
-// moved reports whether other routes lead any of the poll's names to another store.
-func (p *poll) moved(next Routes) bool {
+// moved reports whether other routes lead any of the poll's names to another store, and why it has to go then.
+func (p *poll) moved(next Routes) (MoveEnd, bool) {
 	typeURL := p.request.GetTypeUrl()
 	if differs(p.routing.routes, next, typeURL) {
-		return true
+		return EndNarrowed, true
 	}
 	for _, name := range p.asked() {
-		if _, moved := moved(next, typeURL, name, storeOf(p.places, typeURL, name)); moved {
-			return true
+		if reason, moved := moved(next, typeURL, name, storeOf(p.places, typeURL, name)); moved {
+			return reason, true
 		}
 	}
-	return false
+	return "", false
 }

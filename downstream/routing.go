@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
@@ -15,7 +16,7 @@ import (
 // the plan. If not, the stream ends with UNAVAILABLE at a random moment within the spread
 // of Reroute. Then the client connects again, and the new plan serves it. The relay never
 // moves a live stream between stores. Held polls do the same: they are answered with 304.
-// A client that may not present its node by the new plan is ended in the same way, with
+// A client that may not present its node by the new plan, or that the plan gives no scope, is ended at once, with
 // PERMISSION_DENIED.
 
 var errMoved = status.Error(codes.Unavailable, "the configuration changed where resources of this stream come from: connect again")
@@ -24,6 +25,14 @@ var errMoved = status.Error(codes.Unavailable, "the configuration changed where 
 type plans struct {
 	number atomic.Uint64
 	spread stagger // over which streams and polls end that the plan in force moves
+}
+
+// moment is how long a stream or poll stays that ends for a reason: clients that are refused have no time.
+func (p *plans) moment(reason MoveEnd) time.Duration {
+	if reason.refuses() {
+		return 0
+	}
+	return p.spread.moment()
 }
 
 // routing is where the names of one stream or poll live.

@@ -50,31 +50,31 @@ func (m *member) placements() []sharing.Placement {
 	return list
 }
 
-// roster has all streams that the rules have put somewhere. The zero roster is empty.
+// roster has the routes of all streams and polls that are served. The zero roster is empty.
 type roster struct {
 	mu  sync.Mutex
-	all map[*member]struct{} // guarded by mu
+	all map[*routes]struct{} // guarded by mu
 }
 
-func (r *roster) add(m *member) {
+func (r *roster) add(m *routes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
-		r.all = make(map[*member]struct{})
+		r.all = make(map[*routes]struct{})
 	}
 	r.all[m] = struct{}{}
 }
 
-func (r *roster) remove(m *member) {
+func (r *roster) remove(m *routes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, m)
 }
 
-func (r *roster) list() []*member {
+func (r *roster) list() []*routes {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]*member, 0, len(r.all))
+	list := make([]*routes, 0, len(r.all))
 	for m := range r.all {
 		list = append(list, m)
 	}

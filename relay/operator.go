@@ -21,9 +21,10 @@ import (
 type operator struct {
 	hub    *hub
 	orders *orders
+	reread func(anyway bool) error // nil: nobody can
 }
 
-func (r *Relay) operator() operator { return operator{r.hub, &r.orders} }
+func (r *Relay) operator() operator { return operator{r.hub, &r.orders, r.reread} }
 
 // selectors are the selectors of a command: one for each type. The error says what is wrong.
 func (o operator) selectors(c *admin.Command) (hold.Selectors, error) {
@@ -147,6 +148,17 @@ func (o operator) Release(c *admin.Command) (*admin.Done, error) {
 	}
 	o.hub.snapshots.soon()
 	return done, nil
+}
+
+// Reload reads the configuration again, and puts it in force.
+func (o operator) Reload(c *admin.Command) (*admin.Done, error) {
+	if o.reread == nil {
+		return nil, admin.Wrong("this relay does not know where its configuration is")
+	}
+	if err := o.reread(c.Yes); err != nil {
+		return nil, admin.Wrong("the configuration stays as it was: %v", err)
+	}
+	return new(admin.Done), nil
 }
 
 // order puts orders in force, and returns what the operator should know. Where there is a disk they are

@@ -24,16 +24,24 @@ var ErrEnding = errors.New("the relay is stopping")
 // cannot be used, nothing has changed. Upstreams of which nothing changed keep their
 // streams. Keys that need a restart (config.NeedsRestart) stay as they are, which is
 // logged. It may be called from any goroutine; reloads are carried out one at a time.
+//
+// A configuration that would refuse more than a tenth of the connected clients is not taken: the error is a [*RefusesError].
 func (r *Relay) Reload(cfg *config.Config) (err error) {
 	defer r.panics.Catch(logs.PartAdmin, func(e *logs.PanicError) { err = e })
-	return r.reload(cfg)
+	return r.reload(cfg, false)
+}
+
+// ReloadAnyway is Reload, however many clients the configuration refuses.
+func (r *Relay) ReloadAnyway(cfg *config.Config) (err error) {
+	defer r.panics.Catch(logs.PartAdmin, func(e *logs.PanicError) { err = e })
+	return r.reload(cfg, true)
 }
 
 // Contain calls f for who embeds the relay. If f panics, that is counted and logged like a panic of
 // the relay, and returned as an error.
 func (r *Relay) Contain(f func()) error { return r.panics.Do(logs.PartAdmin, f) }
 
-func (r *Relay) reload(cfg *config.Config) error {
+func (r *Relay) reload(cfg *config.Config, anyway bool) error {
 	r.reloading.Lock()
 	defer r.reloading.Unlock()
 	if r.ended || r.draining.Load() {
@@ -48,7 +56,7 @@ func (r *Relay) reload(cfg *config.Config) error {
 	}
 	force, err := newInForce(next, waiting)
 	if err == nil {
-		err = r.carryOut(next)
+		err = r.carryOut(next, !anyway && mayRefuse(changed))
 	}
 	if err != nil {
 		r.noteFailed(err)
@@ -91,14 +99,19 @@ func (r *Relay) noteReloaded(now *inForce, result metrics.ReloadResult) {
 	r.metrics.Reloads().Succeeded(result, now.hash, time.Now(), len(now.waiting))
 }
 
-// carryOut changes the relay from the configuration in force to another one.
-func (r *Relay) carryOut(cfg *config.Config) error {
+// carryOut changes the relay from the configuration in force to another one. guarded: which must not refuse many clients.
+func (r *Relay) carryOut(cfg *config.Config, guarded bool) error {
 	secure, err := r.renew(cfg.Server)
 	if err != nil {
 		return err
 	}
 	o, err := r.overhaul(cfg)
 	var obsolete []origin
+	if err == nil && guarded {
+		if err = r.router.refuses(o.plan); err != nil {
+			o.discard()
+		}
+	}
 	if err == nil {
 		if obsolete, err = r.hub.carryOut(o); err != nil {
 			o.discard()

@@ -230,7 +230,6 @@ func (r *routes) decideApart(typeURL, name string, decided *rules.Decision) (byN
 // placed notes where the rules have put the client, for those who ask (/scopes).
 func (r *routes) placed(typeURL string, s *session, d *rules.Decision, began bool) {
 	if r.member.add(s, place{typeURL, d.Rule, d.Failed}) {
-		r.router.roster.add(&r.member)
 		r.router.compare(s, r.plan, d, r.member.id, began)
 	}
 }
@@ -293,6 +292,9 @@ func (r *routes) hold(key sessionKey, as func() shown) (*session, error) {
 	case err != nil: // a node that no request has room for
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
+	if r.held.Len() == 0 {
+		r.router.roster.add(r)
+	}
 	r.held.Set(key, s)
 	return s, nil
 }
@@ -319,7 +321,7 @@ func (r *routes) Close() { r.leave(r.router.hub.release) }
 func (r *routes) Pause() { r.leave(r.router.hub.pause) }
 
 func (r *routes) leave(give func(*session)) {
-	r.router.roster.remove(&r.member)
+	r.router.roster.remove(r)
 	for _, s := range r.held.All() {
 		give(s)
 	}

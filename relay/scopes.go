@@ -26,13 +26,13 @@ func (a adminState) survey(f admin.ScopeFilter) *sharing.Survey {
 	survey := sharing.NewSurvey(sharing.Options{Rules: now.named, Policy: now.rules.Policy()})
 	for _, m := range a.relay.router.roster.list() {
 		var placements []sharing.Placement
-		for _, p := range m.placements() {
+		for _, p := range m.member.placements() {
 			if f.Takes(p.TypeURL, p.Decision.Rule, p.Decision.Scope) {
 				placements = append(placements, p)
 			}
 		}
 		if len(placements) > 0 {
-			survey.Add(m.id, placements...)
+			survey.Add(m.member.id, placements...)
 		}
 	}
 	for _, s := range a.relay.hub.all() {

@@ -137,11 +137,17 @@ func (o *actFlags) act(path, question string, c *admin.Command) error {
 			return err
 		}
 	}
+	return o.post(relays, path, c)
+}
+
+// post has relays carry out a command, and shows what became of it.
+func (o *actFlags) post(relays *adminclient.Client, path string, c *admin.Command) error {
+	cmd := o.cmd
 	body, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
 	answers := adminclient.Post[admin.Done](ctx, relays, path, body)
 	if *o.output == cli.FormatJSON {
@@ -251,6 +257,8 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[admin.Done]
 		}
 		released, changed, failed := a.Value.Totals()
 		switch {
+		case path == pathReload:
+			fmt.Fprintf(&b, "%s: the configuration is in force", a.Address)
 		case a.Value.Nothing:
 			fmt.Fprintf(&b, "%s: nothing was held", a.Address)
 		case len(a.Value.Scopes) == 0:
@@ -285,6 +293,7 @@ const (
 	pathRelease = "/release"
 
 	pathRollback = "/rollback"
+	pathReload   = "/reload"
 )
 
 func holdCommand() *cobra.Command {

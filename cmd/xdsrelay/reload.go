@@ -9,10 +9,14 @@ import (
 	"os/signal"
 	"sync"
 
+	"github.com/spf13/cobra"
+
+	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/files"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/relay"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // configuration is the source of a relay's configuration, at its start and later.
@@ -27,6 +31,31 @@ type configuration struct {
 	file  *files.WatchedFile // nil: the relay does not watch the file, or cannot
 	why   error
 	asked chan os.Signal // one slot: a SIGHUP arrived
+
+	commands chan reloadOrder // of operators
+	ended    chan struct{}    // closed when no reload is carried out any more
+}
+
+// reloadOrder is an operator's.
+type reloadOrder struct {
+	anyway bool       // however many clients the configuration refuses
+	done   chan error // one slot
+}
+
+// command has the relay reload for an operator.
+func (c *configuration) command(anyway bool) error {
+	x := reloadOrder{anyway, make(chan error, 1)}
+	select {
+	case c.commands <- x:
+	case <-c.ended:
+		return relay.ErrEnding
+	}
+	select {
+	case err := <-x.done:
+		return err
+	case <-c.ended:
+		return relay.ErrEnding
+	}
 }
 
 // follow begins to watch the file and SIGHUP. The caller calls it before the first load,
@@ -52,8 +81,10 @@ func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.L
 	var wg sync.WaitGroup
 	wg.Go(func() { c.run(ctx, changed, log) })
 	wg.Go(func() {
+		defer close(c.ended)
 		serving := c.serving // nil: the manager knows
 		for {
+			var x reloadOrder
 			select {
 			case <-ctx.Done():
 				c.manager.tell(stateStopping, log)
@@ -66,14 +97,19 @@ func (c *configuration) reloads(ctx context.Context, r *relay.Relay, log *slog.L
 				log.Info("reloading the configuration", "because", "SIGHUP")
 			case <-changed:
 				log.Info("reloading the configuration", "because", "its file changed")
+			case x = <-c.commands:
+				log.Info("reloading the configuration", "because", "an operator said so")
 			}
-			if serving != nil {
-				c.reload(ctx, r, log)
-				continue
+			if serving == nil {
+				c.manager.tell(stateReloading, log)
 			}
-			c.manager.tell(stateReloading, log)
-			c.reload(ctx, r, log)
-			c.manager.tell(stateReady, log)
+			err := c.reload(ctx, r, log, x.anyway)
+			if serving == nil {
+				c.manager.tell(stateReady, log)
+			}
+			if x.done != nil {
+				x.done <- err
+			}
 		}
 	})
 	return func() {
@@ -105,27 +141,60 @@ func (c *configuration) read() (*config.Config, error) {
 }
 
 // reload reads the configuration and puts it in force. If the configuration is not usable,
-// reload logs every problem and changes nothing.
-func (c *configuration) reload(ctx context.Context, r *relay.Relay, log *slog.Logger) {
+// reload logs every problem and changes nothing. anyway: however many clients it refuses.
+func (c *configuration) reload(ctx context.Context, r *relay.Relay, log *slog.Logger, anyway bool) error {
 	cfg, err := c.read()
-	if err != nil {
+	switch {
+	case err != nil:
 		r.ReloadFailed(err)
-	} else {
+	case anyway:
+		err = r.ReloadAnyway(cfg)
+	default:
 		err = r.Reload(cfg)
 	}
 	if err == nil {
 		warn(cfg, log)
-		return
+		return nil
 	}
 	if errors.Is(err, relay.ErrEnding) || ctx.Err() != nil {
-		return
+		return err
 	}
 	all := problems(err)
 	if all == nil {
 		log.Error("the new configuration is not usable, the old one stays in force", "error", err)
-		return
 	}
 	for _, problem := range all {
 		log.Error("the new configuration is not usable, the old one stays in force", "problem", problem)
 	}
+	return err
+}
+
+func reloadCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Have relays read their configuration again",
+		Long: `Have relays read their configuration again, as SIGHUP does, and say what became of it.
+
+A configuration that would refuse more than 10 % of the connected clients, by access.verify
+or aggregation.otherwise, is not taken. The error names some of them. With --yes the relay
+takes it, and ends the clients that it refuses at once.
+
+` + exitCodes("a relay does not take its configuration"),
+		Example: `  xdsrelay reload
+  xdsrelay reload --yes --admin 10.0.0.1:19100,10.0.0.2:19100`,
+		Args: noArguments,
+	}
+	o := &actFlags{cmd: cmd}
+	cmd.Flags().SortFlags = false
+	o.add(cmd)
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "take the configuration however many clients it refuses")
+	o.last(false)
+	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
+		relays, err := o.client(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return o.post(relays, pathReload, &admin.Command{Yes: o.yes})
+	})
+	return cmd
 }

@@ -166,6 +166,39 @@ func TestReload_SIGHUP(t *testing.T) {
 	}
 }
 
+// An operator has a relay reload, and is told what became of it: nothing, if the file refuses the only client that there is, as
+// SIGHUP does nothing then, until the operator says yes (ACC-5).
+func TestReload_command_ACC5(t *testing.T) {
+	plane := controlPlane(t, cachev3.NewLinearCache(resource.ClusterType,
+		cachev3.WithInitialResources(map[string]types.Resource{"cart": cluster("cart", 1)})), nil)
+	file := write(t, "x.yaml", relayTo(plane, ""))
+	r, xds, stop := reloadable(t, file, "--watch-config=false")
+	lines, _, stopWatch := background(t, "watch", xds, "--type", "cds", "--output", "json")
+	until(t, lines, map[string]string{"event": "added", "name": "cart"})
+	rewrite(t, file, relayTo(plane, "access: {verify: [{name: nobody, require: 'node.id == \"nobody\"'}]}\n"))
+	r.hangs()
+	r.logs("level=ERROR", "it would refuse 1 of 1 connected clients", "rule nobody")
+	r.shows("/metrics", `xdsrelay_config_reloads_total{result="failure"} 1`)
+	got := xdsrelay(t, "reload", "--admin", r.admin)
+	if got.code != 1 || !strings.Contains(got.stdout, "FAILED") || !strings.Contains(got.stdout, "it would refuse 1 of 1 connected clients") {
+		t.Errorf("%+v", got)
+	}
+	got = xdsrelay(t, "reload", "--yes", "--admin", r.admin)
+	if got.code != 0 || !strings.Contains(got.stdout, r.admin+": the configuration is in force\n") {
+		t.Errorf("%+v", got)
+	}
+	r.logs("the new configuration is in force", "access.verify")
+	r.logs("access.verify refuses a client's node", "rule=nobody")
+	rewrite(t, file, relayTo(plane, "access: {verify: [{name: nobody}]}\n"))
+	if got = xdsrelay(t, "reload", "--yes", "--admin", r.admin); got.code != 1 || !strings.Contains(got.stdout, "access.verify[0].require") {
+		t.Errorf("%+v", got)
+	}
+	stopWatch()
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // TestReload_file follows the file: replaced, written in place, and in a ConfigMap.
 func TestReload_file(t *testing.T) {
 	address := controlPlane(t, cachev3.NewLinearCache(resource.ClusterType), nil)

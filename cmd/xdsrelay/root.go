@@ -24,7 +24,7 @@ down, the relay serves the fleet from its cache.
 		configCommand(), bootstrapCommand(), compareCommand(), devCertsCommand(),
 		statusCommand(), checkCommand(), clientsCommand(), rejectionsCommand(), whyCommand(),
 		upstreamsCommand(), scopesCommand(), resourcesCommand(), changesCommand(), waitCommand(), diffCommand(), collectCommand(),
-		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), versionCommand())
+		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), reloadCommand(), versionCommand())
 	// cobra's own flag needs a template to print more than a line, and with templates the linker keeps each exported
 	// method of each type: 19 MB.
 	version := root.Flags().BoolP("version", "v", false, "version for xdsrelay")

@@ -53,7 +53,7 @@ Type=notify is told when the relay serves, reloads and drains.`,
 		}
 		c := &configuration{
 			load: file.load, path: file.path, watch: *watch && file.path != stdin,
-			manager: manager(os.Getenv("NOTIFY_SOCKET")), serving: make(chan struct{}),
+			manager: manager(os.Getenv("NOTIFY_SOCKET")), serving: make(chan struct{}), commands: make(chan reloadOrder), ended: make(chan struct{}),
 		}
 		stop := c.follow()
 		defer stop()
@@ -101,6 +101,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, options re
 		return err
 	}
 	options.Serving = func() { close(c.serving) }
+	options.Reload = c.command
 	r, err := relay.New(cfg, options)
 	if err != nil {
 		return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: "xdsrelay validate also checks the files that a configuration names"}

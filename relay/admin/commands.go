@@ -131,6 +131,9 @@ func (c *Command) options() (all [][]any) {
 	if c.Future {
 		all = append(all, []any{"future", true})
 	}
+	if c.Yes {
+		all = append(all, []any{"yes", true})
+	}
 	if c.Guard {
 		all = append(all, []any{"only", "guard"})
 	}

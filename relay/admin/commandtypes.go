@@ -8,7 +8,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 )
 
-// Command is what an operator asks a relay to do, in JSON (POST /hold, /release and /rollback). What is
+// Command is what an operator asks a relay to do, in JSON (POST /hold, /release, /rollback and /reload). What is
 // left out selects everything.
 type Command struct {
 	Upstream string   `json:"upstream,omitempty"`
@@ -19,6 +19,9 @@ type Command struct {
 	// Future says that the upstream, scope or types may come later. Without it a command that is
 	// about nothing that there is, is a typing mistake.
 	Future bool `json:"future,omitempty"`
+
+	// Of reload: the configuration is taken however many clients it refuses.
+	Yes bool `json:"yes,omitempty"`
 
 	// Of rollback: the number of a generation, if one scope is selected, or a time.
 	Generation *uint64   `json:"generation,omitempty"`

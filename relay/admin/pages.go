@@ -23,6 +23,7 @@ const Index = `/status                    what is wrong, and how many clients ha
 /resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
 /held?upstream=&scope=&type= what clients are not told yet, why, and the difference; POST /hold and /release change it
 /generations               what clients of each scope had before; POST /rollback goes back to it
+POST /reload               the relay reads its configuration again
 /check                     a consistency check of the whole cache; it locks a store during the check
 gRPC                       envoy.service.status.v3.ClientStatusDiscoveryService, as grpcdebug asks it
 `
@@ -58,6 +59,7 @@ func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /hold", p.command("hold", p.Commands.Hold))
 	mux.Handle("POST /release", p.command("release", p.Commands.Release))
 	mux.Handle("POST /rollback", p.command("rollback", p.Commands.Rollback))
+	mux.Handle("POST /reload", p.command("reload", p.Commands.Reload))
 }
 
 // Text answers in plain text.

@@ -35,4 +35,6 @@ type Commands interface {
 	Hold(*Command) (*Done, error)
 	Release(*Command) (*Done, error)
 	Rollback(*Command) (*Done, error)
+	// Reload has the relay read its configuration again.
+	Reload(*Command) (*Done, error)
 }
