@@ -34,7 +34,7 @@ func attacks() scenario {
 			"Shown are p99 of the updates, in their median, p99 of the joins, the server's peak of resident memory over what it had before, " +
 			"and what it has more than before half a minute after the attacker is gone, or sooner if that is little; the same times before the attacker comes and " +
 			"after it is gone; and how often the relay says that a limit was in a client's way (`xdsrelay_downstream_limited_total`).",
-		servers: []server.Kind{server.Floor, server.Relay},
+		servers: []server.Kind{server.Baseline, server.Relay},
 		metrics: []report.Metric{
 			{Name: "p99", Title: "p99 of updates", Form: report.Ratio},
 			{Name: "join", Title: "p99 of joins", Form: report.Ratio},
@@ -82,7 +82,7 @@ func attackBy(o *options, a attack.Attack) func(clients, resources int) variant 
 		}
 		return variant{
 			name: a.Title, about: 20 * time.Second, strangers: true,
-			bars:  []report.Bar{toFloor("p99", 3), toFloor("join", 3), atMost("left", littleLeft)},
+			bars:  []report.Bar{toBaseline("p99", 3), toBaseline("join", 3), atMost("left", littleLeft)},
 			sets:  sets,
 			items: resources, updates: warmUp + x.during.updates + 2*x.calm.updates,
 			measure: x.measure,

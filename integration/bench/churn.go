@@ -16,7 +16,7 @@ import (
 
 const (
 	churnSeconds = 10
-	// giveUp is how long after the last update clients may lack something. The floor sends
+	// giveUp is how long after the last update clients may lack something. The baseline sends
 	// every single update to everybody, which at high rates is more than a machine can do:
 	// it would take minutes until the last one is there.
 	giveUp = 30 * time.Second
@@ -67,7 +67,7 @@ func churnAt(o *options, rate int) func(clients, resources int) variant {
 		}
 		if rate == 1000 {
 			v.others = others{3, 25 * time.Second}
-			v.bars = []report.Bar{toFloor("p99", 1.5), toFloor("cpu", 1), atMost("converged", 1)}
+			v.bars = []report.Bar{toBaseline("p99", 1.5), toBaseline("cpu", 1), atMost("converged", 1)}
 		}
 		return v
 	}

@@ -14,7 +14,7 @@ func collections() scenario {
 	return scenario{
 		name: "collections", title: "One change in a large collection",
 		text: "Incremental clients follow a collection of resources of 256 bytes, of which one changes at a time. " +
-			"What a change takes is shown as ratio to the floor, and to the same server with the smallest collection.",
+			"What a change takes is shown as ratio to the baseline, and to the same server with the smallest collection.",
 		metrics: []report.Metric{
 			{Name: "last", Title: "last client", Form: report.Ratio},
 			{Name: "cpu", Title: "CPU per change", Form: report.Ratio},

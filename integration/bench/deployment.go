@@ -62,7 +62,7 @@ func (d *deployment) start(ctx context.Context, kind server.Kind) (err error) {
 		d.plane = d.server
 		return err
 	}
-	if d.plane, err = server.Start(ctx, server.Floor, d.sets...); err != nil {
+	if d.plane, err = server.Start(ctx, server.Baseline, d.sets...); err != nil {
 		return err
 	}
 	d.server, err = server.StartRelay(ctx, server.RelayOptions{

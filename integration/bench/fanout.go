@@ -49,7 +49,7 @@ func fanOutTo(o *options) func(clients, resources int) variant {
 		}.variant(o)
 		v.about = 4 * time.Second
 		if clients >= 1000 {
-			v.bars = []report.Bar{toFloor("last", 1.5), toFloor("cpu", 1.5)}
+			v.bars = []report.Bar{toBaseline("last", 1.5), toBaseline("cpu", 1.5)}
 		}
 		if clients == compared && resources == compared {
 			v.others = others{allRuns, 10 * time.Second}

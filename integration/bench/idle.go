@@ -39,7 +39,7 @@ func idleClients(clients, resources int) variant {
 	return variant{
 		name:  thousands(clients) + " clients, " + thousands(resources) + " resources",
 		about: 3 * time.Second,
-		bars:  []report.Bar{toFloor("client ratio", 1.15), atMost("name", 300)},
+		bars:  []report.Bar{toBaseline("client ratio", 1.15), atMost("name", 300)},
 		sets:  []content.Set{{TypeURL: content.EndpointType, Count: resources, Size: 256}},
 		measure: func(ctx context.Context, d *deployment) (report.Values, error) {
 			return d.idle(ctx, clients, resources)

@@ -45,7 +45,7 @@ func initialTo(clients, resources int) variant {
 	}
 	if resources == largeCollection {
 		v.others = others{3, 10 * time.Second}
-		v.bars = []report.Bar{toFloor("last", 1.5), atMost("peak", float64(2*resources*payloadSize+100<<20))}
+		v.bars = []report.Bar{toBaseline("last", 1.5), atMost("peak", float64(2*resources*payloadSize+100<<20))}
 	}
 	return v
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Bench measures the relay under load, beside other servers: go-control-plane's caches,
-// and a floor that writes the same bytes without any logic (package floor). Each server is
+// and a baseline that writes the same bytes without any logic (package baseline). Each server is
 // a process of its own; the clients are in this one (package fleet).
 //
 // It prints tables of ratios, see package report. Run it by "make bench".

@@ -42,7 +42,7 @@ func TestSmoke(t *testing.T) {
 	if err := os.WriteFile(file, []byte("Text.\n<!-- begin fanout -->\nold\n<!-- end fanout -->\nMore.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-write", file, "-scenario", "fanout", "-server", "floor,relay,linear,snapshot", "-clients", "8", "-resources", "20", "-quick", "-output", "json"}
+	args := []string{"-write", file, "-scenario", "fanout", "-server", "baseline,relay,linear,snapshot", "-clients", "8", "-resources", "20", "-quick", "-output", "json"}
 	if err := run(ctx, args, &out, &log); err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
@@ -83,7 +83,7 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			var out, log bytes.Buffer
-			servers := "floor,relay"
+			servers := "baseline,relay"
 			if s.aside {
 				servers = "relay" // to save time
 			}
@@ -103,7 +103,7 @@ func TestScenarios(t *testing.T) {
 				}
 				relays++
 				for _, m := range table.Metrics {
-					if _, ok := table.Shown(m, r.Variant, r.Server, string(server.Floor)); !ok && m.Form != report.Count && !s.aside {
+					if _, ok := table.Shown(m, r.Variant, r.Server, string(server.Baseline)); !ok && m.Form != report.Count && !s.aside {
 						t.Errorf("%s: nothing is shown as %q", r.Variant, m.Title)
 					}
 				}
@@ -158,7 +158,7 @@ func TestOptions(t *testing.T) {
 		want string // of the error
 	}{
 		"a scenario that there is not": {[]string{"-scenario", "fanout,faster"}, `"faster" is none of`},
-		"a server that there is not":   {[]string{"-server", "envoy"}, `"envoy" is none of floor, relay`},
+		"a server that there is not":   {[]string{"-server", "envoy"}, `"envoy" is none of baseline, relay`},
 		"no clients":                   {[]string{"-clients", "10,0"}, `"0" is not a number above zero`},
 		"no runs":                      {[]string{"-runs", "-1"}, "expected a number above zero"},
 		"no time":                      {[]string{"-limit", "0s"}, "expected a number above zero"},
@@ -177,12 +177,12 @@ func TestOptions(t *testing.T) {
 	if _, err := parse([]string{"-help"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-help gave %v", err)
 	}
-	o, err := parse([]string{"-server", "relay,floor", "-quick"}, io.Discard)
+	o, err := parse([]string{"-server", "relay,baseline", "-quick"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.runs != 1 || len(o.servers) != 2 || o.servers[0] != server.Floor {
-		t.Errorf("%d runs of %v, expected one of the floor, then the relay", o.runs, o.servers)
+	if o.runs != 1 || len(o.servers) != 2 || o.servers[0] != server.Baseline {
+		t.Errorf("%d runs of %v, expected one of the baseline, then the relay", o.runs, o.servers)
 	}
 	if o, err = parse([]string{"-clients", "20,3,20"}, io.Discard); err != nil || !slices.Equal(o.clients, []int{3, 20}) {
 		t.Errorf("the clients are %v, %v, expected 3 and 20", o, err)
@@ -205,7 +205,7 @@ func TestAMeasurementThatFails(t *testing.T) {
 			}},
 		}
 	}
-	o.servers = []server.Kind{server.Floor}
+	o.servers = []server.Kind{server.Baseline}
 	table, err := s.measure(t.Context(), o, begin(o, []scenario{s}, &log))
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestAMeasurementThatFails(t *testing.T) {
 	if len(table.Results) != 2 || len(table.Failures) != 2 || table.Failures[1].Run != 2 || table.Failures[0].Reason != "it refuses" {
 		t.Errorf("results %v, failures %v, expected two of each", table.Results, table.Failures)
 	}
-	if section := table.Section(); !strings.Contains(section, "- refuses, floor, run 2: it refuses\n") || !strings.Contains(section, "| works | floor | 1 |") {
+	if section := table.Section(); !strings.Contains(section, "- refuses, baseline, run 2: it refuses\n") || !strings.Contains(section, "| works | baseline | 1 |") {
 		t.Errorf("the section does not tell of both:\n%s", section)
 	}
 }
@@ -222,7 +222,7 @@ func TestAMeasurementThatFails(t *testing.T) {
 // What takes too long is ended, its servers with it, and not tried again.
 func TestAMeasurementThatTakesTooLong(t *testing.T) {
 	var log bytes.Buffer
-	o := &options{runs: 3, loops: 1, streams: 1, limit: 200 * time.Millisecond, servers: []server.Kind{server.Floor}}
+	o := &options{runs: 3, loops: 1, streams: 1, limit: 200 * time.Millisecond, servers: []server.Kind{server.Baseline}}
 	s := scenario{name: "odd", variants: func(*options) []variant {
 		return []variant{{name: "hangs", sets: []content.Set{{TypeURL: content.ClusterType, Count: 2, Size: 100}}, measure: hang}}
 	}}
@@ -233,7 +233,7 @@ func TestAMeasurementThatTakesTooLong(t *testing.T) {
 	if len(table.Failures) != 1 || !strings.Contains(table.Failures[0].Reason, "took too long") {
 		t.Errorf("the failures are %v, expected that one took too long", table.Failures)
 	}
-	if !strings.Contains(log.String(), "[3/3] odd, hangs, run 3, floor: left out") {
+	if !strings.Contains(log.String(), "[3/3] odd, hangs, run 3, baseline: left out") {
 		t.Errorf("the log does not say that others were left out:\n%s", log.String())
 	}
 }
@@ -246,7 +246,7 @@ func hang(ctx context.Context, _ *deployment) (report.Values, error) {
 // Who ends a benchmark ends all of it: what was complete is there.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	o := &options{runs: 1, loops: 1, streams: 1, limit: time.Minute, servers: []server.Kind{server.Floor}}
+	o := &options{runs: 1, loops: 1, streams: 1, limit: time.Minute, servers: []server.Kind{server.Baseline}}
 	enough := errors.New("enough")
 	s := scenario{name: "odd", variants: func(*options) []variant {
 		return []variant{{name: "hangs", sets: []content.Set{{TypeURL: content.ClusterType, Count: 2, Size: 100}},
@@ -266,7 +266,7 @@ func TestChurnThatIsGivenUp(t *testing.T) {
 	v := &variant{sets: []content.Set{set}, items: 2, updates: 4}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	d, err := deploy(context.WithoutCancel(ctx), &options{loops: 1, streams: 1}, server.Floor, v)
+	d, err := deploy(context.WithoutCancel(ctx), &options{loops: 1, streams: 1}, server.Baseline, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,9 +301,9 @@ func TestRunTellsAtOnce(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		`the document has no line "<!-- begin idle -->"`: {"-write", file, "-scenario", "fanout,idle"},
-		"-write: open ":                       {"-write", file + "x"},
-		"-profiles: mkdir ":                   {"-profiles", file},
-		"-server: floor take no part in slow": {"-server", "floor", "-scenario", "slow"},
+		"-write: open ":                          {"-write", file + "x"},
+		"-profiles: mkdir ":                      {"-profiles", file},
+		"-server: baseline take no part in slow": {"-server", "baseline", "-scenario", "slow"},
 	} {
 		var out, log bytes.Buffer
 		err := run(t.Context(), append(args, "-quick"), &out, &log)

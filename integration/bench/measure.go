@@ -27,7 +27,7 @@ func (c *cell) String() string {
 
 // about is how long it takes, roughly.
 func (c *cell) about() time.Duration {
-	if c.kind == server.Floor || c.kind == server.Relay {
+	if c.kind == server.Baseline || c.kind == server.Relay {
 		return c.variant.about
 	}
 	return c.variant.others.about

@@ -22,7 +22,7 @@ import (
 type options struct {
 	scenarios []string
 	attacks   []string      // nil: all
-	servers   []server.Kind // nil: the floor, the relay, and the others where a scenario compares with them
+	servers   []server.Kind // nil: the baseline, the relay, and the others where a scenario compares with them
 	clients   []int         // nil: the scenario's own
 	resources []int         // nil: the scenario's own
 	runs      int
@@ -74,7 +74,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 		kinds = append(kinds, string(k))
 	}
 	list("scenario", "run only these `scenarios`: "+strings.Join(names, ",")+" (default all but attack)", names, func(s []string) { o.scenarios = s })
-	list("server", "run these `servers` in every scenario: "+strings.Join(kinds, ",")+" (default floor, relay, and the others where they are compared)", kinds, func(s []string) {
+	list("server", "run these `servers` in every scenario: "+strings.Join(kinds, ",")+" (default baseline, relay, and the others where they are compared)", kinds, func(s []string) {
 		o.servers = nil
 		for _, k := range server.Kinds() { // in their order, whatever was given
 			if slices.Contains(s, string(k)) {

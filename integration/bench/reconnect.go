@@ -38,7 +38,7 @@ func comeBack(clients, resources int) variant {
 	return variant{
 		name:  thousands(clients) + " clients, " + thousands(resources) + " resources",
 		about: 6 * time.Second,
-		bars:  []report.Bar{toFloor("last", 1.5), atMost("again", 0), atMost("upstream", 0)},
+		bars:  []report.Bar{toBaseline("last", 1.5), atMost("again", 0), atMost("upstream", 0)},
 		sets: []content.Set{
 			{TypeURL: content.ClusterType, Count: resources, Size: 256},
 			{TypeURL: content.EndpointType, Count: 1, Size: 256},

@@ -29,7 +29,7 @@ type scenario struct {
 // variant is one size of a scenario.
 type variant struct {
 	name  string
-	about time.Duration // what a run of the floor, or of the relay, takes; roughly
+	about time.Duration // what a run of the baseline, or of the relay, takes; roughly
 	// others is how go-control-plane's caches take part, unless the command line says
 	// which servers do: where they are what the relay is compared with.
 	others others
@@ -81,9 +81,9 @@ func fanOutMetrics() []report.Metric {
 	}
 }
 
-// toFloor is what the relay may take, as a ratio to the floor.
-func toFloor(metric string, limit float64) report.Bar {
-	return report.Bar{Server: string(server.Relay), Metric: metric, Base: string(server.Floor), Limit: limit}
+// toBaseline is what the relay may take, as a ratio to the baseline.
+func toBaseline(metric string, limit float64) report.Bar {
+	return report.Bar{Server: string(server.Relay), Metric: metric, Base: string(server.Baseline), Limit: limit}
 }
 
 // atMost is what the relay may come to.
@@ -129,7 +129,7 @@ func (s *scenario) includes(o *options, v *variant, kind server.Kind, run int) b
 	case o.servers != nil:
 		return slices.Contains(o.servers, kind)
 	default:
-		return kind == server.Floor || kind == server.Relay || run < v.others.runs
+		return kind == server.Baseline || kind == server.Relay || run < v.others.runs
 	}
 }
 

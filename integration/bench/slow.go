@@ -21,7 +21,7 @@ func slow() scenario {
 			"Shown is what the nine tenths wait for beside it, over what they waited for without it, in the same run: " +
 			"p99 and the last client of each update, in the median of the updates. " +
 			"At the end the tenth reads again, and has everything.",
-		// The floor's senders wait for a client that does not read, with all that are behind it.
+		// The baseline's senders wait for a client that does not read, with all that are behind it.
 		servers: []server.Kind{server.Relay, server.Linear, server.Snapshot},
 		metrics: []report.Metric{
 			{Name: "p99", Title: "p99 beside ÷ without", Form: report.Factor},

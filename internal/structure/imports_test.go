@@ -116,15 +116,15 @@ var mayImport = map[string][]string{
 	"integration/bench/internal/fleet": {
 		"integration/bench/internal/clock", "integration/bench/internal/content", "integration/bench/internal/report",
 	},
-	"examples/grpc-client":              nil,
-	"integration/compare":               nil,
-	"integration/kubernetes/app":        {"internal/testkit/envoyproc", "internal/testkit/plane", "internal/testkit/traffic"},
-	"integration/simulate":              nil,
-	"integration/bench/internal/floor":  {"integration/bench/internal/content"},
-	"integration/bench/internal/report": nil,
+	"examples/grpc-client":                nil,
+	"integration/compare":                 nil,
+	"integration/kubernetes/app":          {"internal/testkit/envoyproc", "internal/testkit/plane", "internal/testkit/traffic"},
+	"integration/simulate":                nil,
+	"integration/bench/internal/baseline": {"integration/bench/internal/content"},
+	"integration/bench/internal/report":   nil,
 	"integration/bench/internal/server": {
 		"config", "relay", "integration/bench/internal/clock", "integration/bench/internal/content",
-		"integration/bench/internal/fleet", "integration/bench/internal/floor", "internal/testkit/pki",
+		"integration/bench/internal/fleet", "integration/bench/internal/baseline", "internal/testkit/pki",
 	},
 }
 

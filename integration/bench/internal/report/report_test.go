@@ -10,7 +10,7 @@ import (
 func sample() *Table {
 	t := &Table{
 		Title: "A title", Text: "A text.",
-		Variants: []string{"few", "many"}, Servers: []string{"floor", "relay", "linear"},
+		Variants: []string{"few", "many"}, Servers: []string{"baseline", "relay", "linear"},
 		Metrics: []Metric{
 			{Name: "last", Title: "last client", Form: Ratio},
 			{Name: "memory", Title: "memory", Form: Bytes},
@@ -24,8 +24,8 @@ func sample() *Table {
 			variant, server string
 			last            float64
 		}{
-			{"few", "floor", 1}, {"few", "relay", 1.5}, {"few", "linear", 30},
-			{"many", "floor", 10}, {"many", "relay", 12 + float64(run)}, {"many", "linear", 600},
+			{"few", "baseline", 1}, {"few", "relay", 1.5}, {"few", "linear", 30},
+			{"many", "baseline", 10}, {"many", "relay", 12 + float64(run)}, {"many", "linear", 600},
 		} {
 			t.Results = append(t.Results, Result{Variant: v.variant, Server: v.server, Run: run + 1, Values: Values{
 				"last": v.last * pace, "memory": 20 << 20,
@@ -40,12 +40,12 @@ func TestSectionShowsRatiosWithinARun(t *testing.T) {
 
 A text.
 
-| | server | last client ÷ floor | memory | by size |
+| | server | last client ÷ baseline | memory | by size |
 |---|---|---:|---:|---:|
-| few | floor | 1 | 20 MiB | 1 |
+| few | baseline | 1 | 20 MiB | 1 |
 | few | relay | 1.50 | 20 MiB | 1 |
 | few | linear | 30 | 20 MiB | 1 |
-| many | floor | 1 | 20 MiB | 10 |
+| many | baseline | 1 | 20 MiB | 10 |
 | many | relay | 1.30 (1.20 … 1.40) | 20 MiB | 8.67 (8 … 9.33) |
 | many | linear | 60 | 20 MiB | 20 |
 
@@ -62,8 +62,8 @@ A text.
 func TestBarsStandBesideWhatIsMeasured(t *testing.T) {
 	table := sample()
 	table.Bars = []Bar{
-		{Variant: "few", Server: "relay", Metric: "last", Base: "floor", Limit: 1.5},
-		{Variant: "many", Server: "relay", Metric: "last", Base: "floor", Limit: 1.25},
+		{Variant: "few", Server: "relay", Metric: "last", Base: "baseline", Limit: 1.5},
+		{Variant: "many", Server: "relay", Metric: "last", Base: "baseline", Limit: 1.25},
 		{Variant: "many", Server: "relay", Metric: "memory", Limit: 30 << 20},
 		{Variant: "many", Server: "relay", Metric: "growth", Limit: 9},
 		{Variant: "few", Server: "relay", Metric: "growth", Limit: 9}, // the first one: it says nothing
@@ -86,13 +86,13 @@ func TestBarsStandBesideWhatIsMeasured(t *testing.T) {
 
 func TestSectionTellsWhatWasGivenUpOrFailed(t *testing.T) {
 	table := &Table{
-		Variants: []string{"one"}, Servers: []string{"floor", "relay"},
+		Variants: []string{"one"}, Servers: []string{"baseline", "relay"},
 		Metrics:  []Metric{{Name: "after", Title: "after", Form: Factor, Cut: 30}},
-		Results:  []Result{{Variant: "one", Server: "floor", Run: 1, Values: Values{"after": 30}}},
+		Results:  []Result{{Variant: "one", Server: "baseline", Run: 1, Values: Values{"after": 30}}},
 		Failures: []Failure{{Variant: "one", Server: "relay", Run: 1, Reason: "broken\ntwice"}},
 	}
 	section := table.Section()
-	for _, want := range []string{"| one | floor | not within 30 |", "| one | relay | – |", "Failed:\n\n- one, relay, run 1: broken; twice\n"} {
+	for _, want := range []string{"| one | baseline | not within 30 |", "| one | relay | – |", "Failed:\n\n- one, relay, run 1: broken; twice\n"} {
 		if !strings.Contains(section, want) {
 			t.Errorf("%q is not in the section:\n%s", want, section)
 		}
@@ -102,15 +102,15 @@ func TestSectionTellsWhatWasGivenUpOrFailed(t *testing.T) {
 // A run that lacks the other server, or a metric, takes no part in the ratio.
 func TestShownWithoutTheOther(t *testing.T) {
 	table := sample()
-	table.Results = table.Results[1:] // the floor's first run
-	s, ok := table.Shown(table.Metrics[0], "few", "relay", "floor")
+	table.Results = table.Results[1:] // the baseline's first run
+	s, ok := table.Shown(table.Metrics[0], "few", "relay", "baseline")
 	if !ok || s.Runs != 2 || s.Median != 1.5 {
 		t.Errorf("the ratio is %+v, expected 1.5 of two runs", s)
 	}
 	for i := range table.Results {
 		delete(table.Results[i].Values, "last")
 	}
-	if _, ok := table.Shown(table.Metrics[0], "few", "relay", "floor"); ok {
+	if _, ok := table.Shown(table.Metrics[0], "few", "relay", "baseline"); ok {
 		t.Error("there is a ratio of what was not measured")
 	}
 }

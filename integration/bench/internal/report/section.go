@@ -9,17 +9,17 @@ import (
 
 // Servers that others are compared with.
 const (
-	floor = "floor"
-	relay = "relay"
+	baseline = "baseline"
+	relay    = "relay"
 )
 
-// Section writes all of a scenario: what it is, the ratios to the floor, how the others
+// Section writes all of a scenario: what it is, the ratios to the baseline, how the others
 // compare with the relay, and what failed.
 func (t *Table) Section() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s\n\n%s\n\n%s", t.Title, t.Text, t.Markdown(floor))
+	fmt.Fprintf(&b, "### %s\n\n%s\n\n%s", t.Title, t.Text, t.Markdown(baseline))
 	if slices.ContainsFunc(t.rows(), func(r row) bool { return r.server == relay }) {
-		if others := t.Markdown(relay, floor, relay); others != "" {
+		if others := t.Markdown(relay, baseline, relay); others != "" {
 			fmt.Fprintf(&b, "\n%s", others)
 		}
 	}

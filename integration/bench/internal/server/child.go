@@ -34,8 +34,8 @@ var errStateless = errors.New("a relay has no resources of its own")
 // open starts the server that a command asks for.
 func open(ctx context.Context, c *command) (backend, error) {
 	switch c.Kind {
-	case Floor:
-		return openFloor(ctx, c.Sets, c.Folder)
+	case Baseline:
+		return openBaseline(ctx, c.Sets, c.Folder)
 	case Linear:
 		return openLinear(ctx, c.Sets)
 	case Snapshot:

@@ -62,7 +62,7 @@ type reply struct {
 	Stats  Stats  `json:"stats,omitzero"`
 }
 
-// Stats is what a server counts. The floor alone counts streams and requests: go-control-plane's
+// Stats is what a server counts. The baseline alone counts streams and requests: go-control-plane's
 // servers do not, and a relay has its admin port.
 type Stats struct {
 	Streams   int `json:"streams"`   // opened until now

@@ -58,7 +58,7 @@ func TestServersServeTheSame(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, state of the world: %v", kind, state), func(t *testing.T) {
 				start := kind
 				if kind == Relay {
-					start = Floor
+					start = Baseline
 				}
 				plane := run(t, func(ctx context.Context) (*Process, error) { return Start(ctx, start, clusters, endpoints) })
 				server := plane
@@ -118,7 +118,7 @@ func TestUsageIsThatOfTheProcess(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	set := content.Set{TypeURL: content.ClusterType, Count: 1000, Size: 10 << 10}
-	p := run(t, func(ctx context.Context) (*Process, error) { return Start(ctx, Floor, set) })
+	p := run(t, func(ctx context.Context) (*Process, error) { return Start(ctx, Baseline, set) })
 	cpu, err := p.CPU()
 	if err != nil || cpu <= 0 {
 		t.Fatalf("the CPU time is %v, %v", cpu, err)
@@ -147,7 +147,7 @@ func TestUsageIsThatOfTheProcess(t *testing.T) {
 
 func TestChurnIsMadeUntilItsLimit(t *testing.T) {
 	set := content.Set{TypeURL: content.ClusterType, Count: 2, Size: 100}
-	p := run(t, func(ctx context.Context) (*Process, error) { return Start(ctx, Floor, set) })
+	p := run(t, func(ctx context.Context) (*Process, error) { return Start(ctx, Baseline, set) })
 	now := clock.New().Now()
 	s := &fleet.Schedule{Start: now, Interval: time.Millisecond, Items: 2, Updates: 5}
 	made, ended, err := p.Churn(set.TypeURL, s, now+int64(time.Minute))
@@ -162,7 +162,7 @@ func TestChurnIsMadeUntilItsLimit(t *testing.T) {
 // A child that is killed, as at the end of a context, leaves no file behind.
 func TestKilledChildLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	p, err := Start(t.Context(), Floor, content.Set{TypeURL: content.ClusterType, Count: 2, Size: 100})
+	p, err := Start(t.Context(), Baseline, content.Set{TypeURL: content.ClusterType, Count: 2, Size: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,10 +191,10 @@ func TestCommandsThatFail(t *testing.T) {
 	if _, err := start(t.Context(), &command{Op: opStart, Kind: "envoy"}); err == nil || !strings.Contains(err.Error(), `there is no server "envoy"`) {
 		t.Errorf("an unknown server gave %v", err)
 	}
-	p := run(t, func(ctx context.Context) (*Process, error) { return Start(ctx, Floor, set) })
+	p := run(t, func(ctx context.Context) (*Process, error) { return Start(ctx, Baseline, set) })
 	for want, order := range map[string]*command{
 		"no resource 7 of type":         {Op: opUpdate, TypeURL: set.TypeURL, Item: 7},
-		"the server is started already": {Op: opStart, Kind: Floor},
+		"the server is started already": {Op: opStart, Kind: Baseline},
 		`there is no operation "dance"`: {Op: "dance"},
 	} {
 		if _, err := p.ask(order); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,4 +1,4 @@
-// Package floor is the server that the benchmarks measure others against: on grpc-go,
+// Package baseline is the server that the benchmarks measure others against: on grpc-go,
 // with the options that the relay has, it writes the same encoded bytes to every stream
 // and does nothing else. What it takes is what grpc-go and the machine take.
 //
@@ -11,4 +11,4 @@
 // It is a control plane, too, as far as a relay needs one that answers wildcards and
 // names: the one behind the relay in the benchmarks, so that the relay's control plane
 // is not what is measured.
-package floor
+package baseline

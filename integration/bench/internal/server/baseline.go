@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/xdsrelay/xdsrelay/integration/bench/internal/baseline"
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/content"
-	"github.com/xdsrelay/xdsrelay/integration/bench/internal/floor"
 )
 
 // loopback is where all servers listen: on a free port.
@@ -66,20 +66,20 @@ func (*serving) REST() string { return "" }
 // Mutual implements backend.
 func (*serving) Mutual() string { return "" }
 
-type floorServer struct {
+type baselineServer struct {
 	serving
-	polls   serving
-	secured serving
-	mutual  *mutual
-	floor   *floor.Server
+	polls    serving
+	secured  serving
+	mutual   *mutual
+	baseline *baseline.Server
 }
 
-func openFloor(ctx context.Context, sets []content.Set, folder string) (backend, error) {
-	server, err := floor.New(sets...)
+func openBaseline(ctx context.Context, sets []content.Set, folder string) (backend, error) {
+	server, err := baseline.New(sets...)
 	if err != nil {
 		return nil, err
 	}
-	f := &floorServer{floor: server}
+	f := &baselineServer{baseline: server}
 	if f.mutual, err = openMutual(ctx, folder); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -91,24 +91,24 @@ func openFloor(ctx context.Context, sets []content.Set, folder string) (backend,
 }
 
 // Mutual implements backend.
-func (f *floorServer) Mutual() string { return f.mutual.address() }
+func (f *baselineServer) Mutual() string { return f.mutual.address() }
 
 // REST implements backend.
-func (f *floorServer) REST() string { return f.polls.Addr() }
+func (f *baselineServer) REST() string { return f.polls.Addr() }
 
 // Update implements backend.
-func (f *floorServer) Update(typeURL string, item, revision int) error {
-	return f.floor.Update(typeURL, item, revision)
+func (f *baselineServer) Update(typeURL string, item, revision int) error {
+	return f.baseline.Update(typeURL, item, revision)
 }
 
 // Stats implements backend.
-func (f *floorServer) Stats() Stats {
-	return Stats{Streams: f.floor.Streams(), Requests: f.floor.Requests()}
+func (f *baselineServer) Stats() Stats {
+	return Stats{Streams: f.baseline.Streams(), Requests: f.baseline.Requests()}
 }
 
 // Close implements backend.
-func (f *floorServer) Close() error {
-	f.floor.Close()
+func (f *baselineServer) Close() error {
+	f.baseline.Close()
 	f.running.Wait()
 	f.polls.running.Wait()
 	f.secured.running.Wait()

@@ -1,4 +1,4 @@
-package floor
+package baseline
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ const window = 1 << 20
 // service is the name of the one service.
 const service = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
-// Server is a floor server.
+// Server is a baseline server.
 type Server struct {
 	grpc    *grpc.Server
 	rest    *http.Server

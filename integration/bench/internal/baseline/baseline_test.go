@@ -1,4 +1,4 @@
-package floor
+package baseline
 
 import (
 	"context"
@@ -73,7 +73,7 @@ func holds(t *testing.T, r *discoveryv3.DeltaDiscoveryResponse, revisions map[in
 
 // Everything first, then each update once; a stream that comes later, and one that presents
 // versions, gets what there is then.
-func TestFloorSendsEverythingAndThenUpdates(t *testing.T) {
+func TestBaselineSendsEverythingAndThenUpdates(t *testing.T) {
 	s, client := serve(t)
 	open := func(first *discoveryv3.DeltaDiscoveryRequest) discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
 		stream, err := client.DeltaAggregatedResources(t.Context())
@@ -137,7 +137,7 @@ func TestFloorSendsEverythingAndThenUpdates(t *testing.T) {
 	}
 }
 
-func TestFloorSendsLists(t *testing.T) {
+func TestBaselineSendsLists(t *testing.T) {
 	s, client := serve(t)
 	if err := s.Update(clusters.TypeURL, 2, 1); err != nil { // before anybody wants lists
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestFloorSendsLists(t *testing.T) {
 }
 
 // A first state larger than a message is split, and its resources have one copy.
-func TestFloorSplitsTheFirstState(t *testing.T) {
+func TestBaselineSplitsTheFirstState(t *testing.T) {
 	set := content.Set{TypeURL: content.ClusterType, Count: 100, Size: 100 << 10}
 	table, err := newTable(set)
 	if err != nil {
@@ -249,7 +249,7 @@ func TestRequests(t *testing.T) {
 
 // However often a client lets go of everything and subscribes to it again, it is sent each update once; and
 // none while it wants nothing.
-func TestFloorFollowsOnceForEachStream(t *testing.T) {
+func TestBaselineFollowsOnceForEachStream(t *testing.T) {
 	s, client := serve(t)
 	stream, err := client.DeltaAggregatedResources(t.Context())
 	if err != nil {
@@ -296,7 +296,7 @@ func TestFloorFollowsOnceForEachStream(t *testing.T) {
 }
 
 // Polls get everything that there is, as often as they come.
-func TestFloorAnswersPolls(t *testing.T) {
+func TestBaselineAnswersPolls(t *testing.T) {
 	s, _ := serve(t)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
