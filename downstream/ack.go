@@ -50,9 +50,9 @@ func (st *stream) rejected(t *typeState, r *discoveryRequest, number uint64, now
 		return
 	}
 	t.rejecting = true
-	st.shared.observer.Nacked(t.url)
 	nack := newNack(r.nonce, t.systemVersion, r.rejection, now)
 	nack.Held = t.held()
+	st.shared.observer.Nacked(t.url, nackReason(nack.Message))
 	st.log(slog.LevelWarn).Warn("client rejected a response", "type", t.url, "nonce", number, "reason", nack.Message)
 	st.standing.edit(func() {
 		t.status.Nacks++

@@ -440,11 +440,11 @@ func (r *recorder) Propagated(string, time.Duration) { r.note(func() { r.events[
 func (r *recorder) Acknowledged(_ string, d time.Duration) {
 	r.note(func() { r.took = append(r.took, d) })
 }
-func (r *recorder) Acked(string)   { r.note(func() { r.events["acked"]++ }) }
-func (r *recorder) Warned(string)  { r.note(func() { r.events["warned"]++ }) }
-func (r *recorder) Nacked(string)  { r.note(func() { r.events["nacked"]++ }) }
-func (r *recorder) Offered(string) { r.note(func() { r.events["offered"]++ }) }
-func (r *recorder) Overdue(string) { r.note(func() { r.events["overdue"]++ }) }
+func (r *recorder) Acked(string)              { r.note(func() { r.events["acked"]++ }) }
+func (r *recorder) Warned(string)             { r.note(func() { r.events["warned"]++ }) }
+func (r *recorder) Nacked(string, NackReason) { r.note(func() { r.events["nacked"]++ }) }
+func (r *recorder) Offered(string)            { r.note(func() { r.events["offered"]++ }) }
+func (r *recorder) Overdue(string)            { r.note(func() { r.events["overdue"]++ }) }
 
 func (r *recorder) Unserved(variant string) { r.note(func() { r.events["unserved "+variant]++ }) }
 func (r *recorder) Refused(_ string, code codes.Code) {

@@ -81,7 +81,7 @@ type Observer interface {
 	// rejection (ACK-1, ACK-7).
 	Acked(typeURL string)
 	Warned(typeURL string)
-	Nacked(typeURL string)
+	Nacked(typeURL string, reason NackReason)
 	// Offered reports a response that offers again what the client rejected (ACK-3).
 	Offered(typeURL string)
 	// Overdue reports a response to a client that did not acknowledge the one before within
@@ -118,7 +118,7 @@ func (silent) Propagated(string, time.Duration)   {}
 func (silent) Acknowledged(string, time.Duration) {}
 func (silent) Acked(string)                       {}
 func (silent) Warned(string)                      {}
-func (silent) Nacked(string)                      {}
+func (silent) Nacked(string, NackReason)          {}
 func (silent) Offered(string)                     {}
 func (silent) Overdue(string)                     {}
 func (silent) Refused(string, codes.Code)         {}

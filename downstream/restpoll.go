@@ -348,7 +348,7 @@ func (p *poll) rejected() {
 		version = p.version()
 	}
 	nack := newNack(nonce, version, p.request.GetErrorDetail(), time.Now())
-	p.shared.observer.Nacked(typeURL)
+	p.shared.observer.Nacked(typeURL, nackReason(nack.Message))
 	p.log.Warn("client rejected a response", "nonce", nack.Nonce, "reason", nack.Message)
 	if current {
 		p.tell(ack.Outcome{Kind: ack.Rejected, Reason: p.standing.node + ": " + nack.Message})

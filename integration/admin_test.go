@@ -58,7 +58,7 @@ func TestAdminPort_OPS6_ACK7(t *testing.T) {
 	}{
 		{"/", []string{"/metrics", "/readyz"}},
 		{"/livez", []string{"ok"}},
-		{"/metrics", []string{`xdsrelay_downstream_nacks_total{type="cds"} 1`, `xdsrelay_upstream_subscriptions{type="cds",upstream="plane-0"} 1`}},
+		{"/metrics", []string{`xdsrelay_downstream_nacks_total{reason="certificate",type="cds"} 1`, `xdsrelay_upstream_subscriptions{type="cds",upstream="plane-0"} 1`}},
 		{"/upstreams", []string{`"state": "connected"`, cp.Addr()}},
 		{"/resources?type=cds", []string{`"name":"c1"`, `"state":"present"`}},
 		{"/resources?type=cds&name=c1", []string{`"payload":{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster"`}},

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,11 +25,14 @@ type downstreamSeries struct {
 	unserved       *prometheus.CounterVec // variant
 	moveEnds       *prometheus.CounterVec // reason
 	types          []downstreamType
+	limit          atomic.Int64 // of a response, in bytes
 }
 
 type downstreamType struct {
 	subscriptions                                                   prometheus.Gauge
-	requests, acks, warned, nacks, unsendable                       prometheus.Counter
+	requests, acks, warned, unsendable                              prometheus.Counter
+	nacks                                                           map[downstream.NackReason]prometheus.Counter
+	largest                                                         largest
 	responses, resources, removals, bytes, merged, offered, overdue prometheus.Counter
 	propagation, acknowledgement                                    prometheus.Observer
 }
@@ -86,7 +90,8 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 		requests  = counter("requests_total", "Requests from clients, including ACKs and NACKs.")
 		acks      = counter("acks_total", "Responses that clients acknowledged.")
 		warned    = counter("warned_acks_total", "Responses that clients acknowledged with warnings.")
-		nacks     = counter("nacks_total", "Responses that clients rejected.")
+		nacks     = s.counter(subsystem, "nacks_total", "Responses that clients rejected, by the class of the reason that they gave.", labelType, labelReason)
+		most      = s.gauge(subsystem, "largest_response_ratio", "The largest response to a client since the start, as a share of server.max_message_size.", labelType)
 		responses = counter("responses_total", "Responses to clients.")
 		resources = counter("resources_total", "Resources in responses to clients.")
 		removals  = counter("removals_total", "Removed names in responses to clients.")
@@ -108,7 +113,8 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 			requests:        requests.WithLabelValues(name),
 			acks:            acks.WithLabelValues(name),
 			warned:          warned.WithLabelValues(name),
-			nacks:           nacks.WithLabelValues(name),
+			nacks:           make(map[downstream.NackReason]prometheus.Counter),
+			largest:         largest{gauge: most.WithLabelValues(name)},
 			responses:       responses.WithLabelValues(name),
 			resources:       resources.WithLabelValues(name),
 			removals:        removals.WithLabelValues(name),
@@ -119,6 +125,9 @@ func newDownstreamSeries(s *set) *downstreamSeries {
 			unsendable:      unsendable.WithLabelValues(name),
 			propagation:     propagation.WithLabelValues(name),
 			acknowledgement: acknowledgement.WithLabelValues(name),
+		}
+		for _, r := range downstream.NackReasons() {
+			d.types[k].nacks[r] = nacks.WithLabelValues(name, string(r))
 		}
 	}
 	return d
@@ -153,6 +162,7 @@ func (d *downstreamSeries) Sent(typeURL string, resources, removed, bytes, merge
 	t.resources.Add(float64(resources))
 	t.removals.Add(float64(removed))
 	t.bytes.Add(float64(bytes))
+	t.largest.see(bytes, &d.limit)
 	t.merged.Add(float64(merged))
 }
 
@@ -173,7 +183,9 @@ func (d *downstreamSeries) Acked(typeURL string) { d.of(typeURL).acks.Inc() }
 func (d *downstreamSeries) Warned(typeURL string) { d.of(typeURL).warned.Inc() }
 
 // Nacked implements downstream.Observer.
-func (d *downstreamSeries) Nacked(typeURL string) { d.of(typeURL).nacks.Inc() }
+func (d *downstreamSeries) Nacked(typeURL string, reason downstream.NackReason) {
+	d.of(typeURL).nacks[reason].Inc()
+}
 
 // Offered implements downstream.Observer.
 func (d *downstreamSeries) Offered(typeURL string) { d.of(typeURL).offered.Inc() }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,7 +30,10 @@ func TestDownstream(t *testing.T) {
 	d.Acked(clusterURL)
 	d.Acked(endpointURL)
 	d.Warned(endpointURL)
-	d.Nacked(endpointURL)
+	d.Nacked(endpointURL, downstream.NackInvalid)
+	m.LimitResponses(2000)
+	d.Sent(listenerURL, 1, 0, 1000, 0)
+	d.Sent(listenerURL, 1, 0, 900, 0)
 	d.Offered(listenerURL)
 	d.Overdue(listenerURL)
 	d.Moved(downstream.StateADS)
@@ -59,7 +63,11 @@ func TestDownstream(t *testing.T) {
 		`downstream_acknowledgement_seconds_sum{type="cds"}`:                      2,
 		`downstream_acks_total{type="cds"}`:                                       1,
 		`downstream_acks_total{type="eds"}`:                                       1,
-		`downstream_nacks_total{type="eds"}`:                                      1,
+		`downstream_nacks_total{reason="invalid",type="eds"}`:                     1,
+		`downstream_largest_response_ratio{type="lds"}`:                           0.5,
+		`downstream_responses_total{type="lds"}`:                                  2,
+		`downstream_resources_total{type="lds"}`:                                  2,
+		`downstream_response_bytes_total{type="lds"}`:                             1900,
 		`downstream_warned_acks_total{type="eds"}`:                                1,
 		`downstream_offers_total{type="lds"}`:                                     1,
 		`downstream_overdue_acks_total{type="lds"}`:                               1,
@@ -113,5 +121,41 @@ func TestHistogramsAreNativeAndClassic(t *testing.T) {
 	}
 	if found != 2 {
 		t.Errorf("%d histograms, want 2", found)
+	}
+}
+
+// However many types, codes and sizes clients and control planes make up, the number of series stays (OPS-6).
+func TestSeriesAreBounded_OPS6(t *testing.T) {
+	m, reg := setUp(t)
+	if err := m.Collect(fakeSource{}); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		for _, f := range families(t, reg) {
+			n += len(f.GetMetric())
+		}
+		return n
+	}
+	before := count()
+	const most = 2500 // of a relay with two upstreams
+	if before > most {
+		t.Errorf("%d series, at most %d", before, most)
+	}
+	d, u := m.Downstream(), m.Upstream("primary", 1)
+	for i := range 1000 {
+		url := fmt.Sprintf("type.googleapis.com/of.a.client.T%d", i)
+		d.Requested(url)
+		d.Subscribed(url, 1)
+		d.Sent(url, 1, 1, i, 1)
+		d.Nacked(url, downstream.NackReasons()[i%len(downstream.NackReasons())])
+		d.Refused(url, codes.Code(i))
+		d.StreamClosed(downstream.StateADS, codes.Code(i))
+		d.Unsendable(url)
+		d.Warned(url)
+		u.ResponseReceived(url, 1, 1, i)
+		u.TypeUnavailable(url)
+	}
+	if after := count(); after > before+len(refusalCodes)+int(codes.Unauthenticated) {
+		t.Errorf("%d series before, and %d after", before, after)
 	}
 }

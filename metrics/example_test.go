@@ -22,7 +22,7 @@ func ExampleNew() {
 		return
 	}
 	const cluster = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	session, server := m.Upstream("primary"), m.Downstream()
+	session, server := m.Upstream("primary", 0), m.Downstream()
 	session.ResponseReceived(cluster, 1, 0, 1024)
 	session.RequestSent(cluster, upstream.KindAck)
 	for range 3 {

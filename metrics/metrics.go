@@ -96,7 +96,7 @@ func New(reg prometheus.Registerer, upstreams []string, opts ...Option) (*Metric
 		if !utf8.ValidString(name) {
 			return nil, fmt.Errorf("metrics: upstream name %q is not valid UTF-8", name)
 		}
-		m.Upstream(name)
+		m.Upstream(name, 0)
 	}
 	if err := reg.Register(s); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
@@ -118,6 +118,9 @@ func (m *Metrics) Cache() cache.Observer { return m.cache }
 
 // Downstream gives the observer for the server.
 func (m *Metrics) Downstream() downstream.Observer { return m.downstream }
+
+// LimitResponses says how large responses to clients may be, in bytes.
+func (m *Metrics) LimitResponses(bytes int) { m.downstream.limit.Store(int64(bytes)) }
 
 // Refusals gives the observer for the clients that are turned away before they are served.
 func (m *Metrics) Refusals() refusals.Observer { return m.refusals }
@@ -142,8 +145,8 @@ func (m *Metrics) Snapshots() *Snapshots { return m.snapshots }
 
 // Upstream gives the observer for the sessions of the named upstream. The sessions share
 // its series. If New did not get the name, Upstream makes the series. The name must be
-// UTF-8.
-func (m *Metrics) Upstream(name string) upstream.Observer {
+// UTF-8. limit is the greatest size of a response, in bytes.
+func (m *Metrics) Upstream(name string, limit int) upstream.Observer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := m.upstreams[name]
@@ -153,6 +156,7 @@ func (m *Metrics) Upstream(name string) upstream.Observer {
 		m.upstreams[name] = u
 	}
 	u.users++
+	u.series.limit.Store(int64(limit))
 	return u.series
 }
 

@@ -48,7 +48,10 @@ func TestLabelValues(t *testing.T) {
 	for _, c := range refusalCodes {
 		refused = append(refused, c.String())
 	}
-	var lost, evicted []string
+	var lost, evicted, nacks []string
+	for _, r := range downstream.NackReasons() {
+		nacks = append(nacks, string(r))
+	}
 	for _, r := range upstream.Reasons() {
 		lost = append(lost, string(r))
 	}
@@ -117,6 +120,8 @@ func TestLabelValues(t *testing.T) {
 		"limit":                                 limits,
 		"work":                                  {"handshake", "join", "poll", "scope", "token"},
 		"xdsrelay_admission_refused_total reason": {"late", "memory"},
+
+		"xdsrelay_downstream_nacks_total reason": nacks,
 
 		"xdsrelay_downstream_streams_closed_total code":          ended,
 		"xdsrelay_downstream_refused_names_total code":           refused,
@@ -268,7 +273,7 @@ func TestConcurrency(t *testing.T) {
 		wg.Go(func() {
 			for range rounds {
 				deliver(m)
-				m.Upstream("late").StreamOpened("ads", "b:1")
+				m.Upstream("late", 0).StreamOpened("ads", "b:1")
 			}
 		})
 	}
@@ -295,7 +300,7 @@ func TestConcurrency(t *testing.T) {
 // the client's ACK, and with a subscription.
 func deliver(m *Metrics) {
 	for _, url := range []string{clusterURL, clusterURL + "Collection", unknownURL} {
-		u := m.Upstream("primary")
+		u := m.Upstream("primary", 0)
 		u.ResponseReceived(url, 3, 1, 1000)
 		u.RequestSent(url, upstream.KindAck)
 		d := m.Downstream()
@@ -305,7 +310,7 @@ func deliver(m *Metrics) {
 		d.Propagated(url, 3*time.Millisecond)
 		d.Acknowledged(url, 5*time.Millisecond)
 		d.Acked(url)
-		d.Nacked(url)
+		d.Nacked(url, downstream.NackOther)
 		d.Overdue(url)
 		c := m.Cache()
 		c.Lookup(url, true)

@@ -78,7 +78,7 @@ func TestReloads_infoNeverMissing(t *testing.T) {
 // Upstreams may share a name for a while: the series go with the last of them.
 func TestForget_shared(t *testing.T) {
 	m, reg := setUp(t)
-	before, after := m.Upstream("third"), m.Upstream("third")
+	before, after := m.Upstream("third", 0), m.Upstream("third", 0)
 	before.BackedOff(time.Second)
 	m.Forget("third")
 	after.BackedOff(time.Second)
@@ -86,7 +86,7 @@ func TestForget_shared(t *testing.T) {
 	m.Forget("third")
 	m.Forget("third") // says nothing new
 	expect(t, reg, map[string]float64{})
-	m.Upstream("third").BackedOff(time.Second)
+	m.Upstream("third", 0).BackedOff(time.Second)
 	expect(t, reg, map[string]float64{`upstream_backoffs_total{upstream="third"}`: 1, `upstream_backoff_seconds_total{upstream="third"}`: 1})
 }
 
@@ -110,7 +110,7 @@ func TestForget(t *testing.T) {
 		}
 		return n
 	}
-	third := m.Upstream("third")
+	third := m.Upstream("third", 0)
 	all := series()
 	if all == 0 {
 		t.Fatal("an upstream that is new has no series")
@@ -125,7 +125,7 @@ func TestForget(t *testing.T) {
 	if n := series(); n != 0 {
 		t.Errorf("%d series of an upstream that is gone", n)
 	}
-	m.Upstream("third").StreamOpened("ads", "a:1")
+	m.Upstream("third", 0).StreamOpened("ads", "a:1")
 	m.Resolve().Switched("third", true)
 	if n := series(); n != all {
 		t.Errorf("%d series of an upstream that came back, want %d", n, all)

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +14,7 @@ var states = []upstream.State{upstream.StateIdle, upstream.StateWaiting, upstrea
 
 // upstreamVecs are the metrics of all upstreams.
 type upstreamVecs struct {
-	streams                               *prometheus.GaugeVec
+	streams, largest                      *prometheus.GaugeVec
 	opened, backoffs, waited, endpoints   *prometheus.CounterVec   // upstream
 	files, silences, reuses, waits        *prometheus.CounterVec   // likewise
 	answers                               *prometheus.HistogramVec // likewise
@@ -58,6 +59,7 @@ func newUpstreamVecs(s *set) *upstreamVecs {
 		resources: counter("resources_total", "Resources in responses of the upstream.", labelType),
 		removals:  counter("removals_total", "Removed names in responses of the upstream.", labelType),
 		bytes:     counter("response_bytes_total", "Encoded size of the upstream's responses.", labelType),
+		largest:   s.gauge("upstream", "largest_response_ratio", "The largest response of the upstream since the start, as a share of upstreams[].max_receive_size.", labelUpstream, labelType),
 		unavailable: counter("types_unavailable_total",
 			"Types that clients began to ask for although an upstream with one service per type has no service for them.", labelType),
 	}
@@ -73,6 +75,7 @@ type upstreamSeries struct {
 	states                              counters // by state
 	checks                              counters // by result
 	types                               []upstreamType
+	limit                               atomic.Int64 // of a response, in bytes
 }
 
 // counters has a metric's counters for all values of a label. A look-up in the vector
@@ -90,6 +93,7 @@ type upstreamType struct {
 	requests, acks, nacks                 prometheus.Counter
 	responses, resources, removals, bytes prometheus.Counter
 	unavailable                           prometheus.Counter
+	largest                               largest
 }
 
 var _ upstream.Observer = (*upstreamSeries)(nil)
@@ -132,6 +136,7 @@ func (v *upstreamVecs) of(name string) *upstreamSeries {
 			resources: v.resources.WithLabelValues(name, typ),
 			removals:  v.removals.WithLabelValues(name, typ),
 			bytes:     v.bytes.WithLabelValues(name, typ),
+			largest:   largest{gauge: v.largest.WithLabelValues(name, typ)},
 
 			unavailable: v.unavailable.WithLabelValues(name, typ),
 		}
@@ -144,6 +149,7 @@ func (v *upstreamVecs) forget(name string) {
 	of := prometheus.Labels{labelUpstream: name}
 	v.streams.DeletePartialMatch(of)
 	v.answers.DeletePartialMatch(of)
+	v.largest.DeletePartialMatch(of)
 	for _, vec := range []*prometheus.CounterVec{
 		v.opened, v.backoffs, v.waited, v.endpoints, v.files, v.silences, v.reuses, v.waits, v.closed, v.failed, v.states, v.checks,
 		v.requests, v.acks, v.nacks, v.unavailable, v.responses, v.resources, v.removals, v.bytes,
@@ -200,6 +206,7 @@ func (u *upstreamSeries) ResponseReceived(typeURL string, resources, removed, by
 	t.resources.Add(float64(resources))
 	t.removals.Add(float64(removed))
 	t.bytes.Add(float64(bytes))
+	t.largest.see(bytes, &u.limit)
 }
 
 // BackedOff implements upstream.Observer.

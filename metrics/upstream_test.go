@@ -10,7 +10,7 @@ import (
 // TestUpstream has two sessions of one upstream and one of another.
 func TestUpstream(t *testing.T) {
 	m, reg := setUp(t)
-	a, b, c := m.Upstream("primary"), m.Upstream("primary"), m.Upstream("backup")
+	a, b, c := m.Upstream("primary", 0), m.Upstream("primary", 0), m.Upstream("backup", 0)
 	a.StateChanged(upstream.StateConnecting)
 	a.ConnectFailed("b:1", upstream.ReasonUnreachable)
 	a.EndpointChanged("b:1", "b:2")

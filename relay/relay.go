@@ -264,6 +264,7 @@ func (r *Relay) listener(cfg *config.Config) error {
 	r.admission.SetOff(cfg.Limits.Admission == config.AdmissionOff)
 	r.admission.SetWait(cfg.Limits.JoinWait.Std())
 	r.ages = newAges(s.MaxConnectionAge.Std())
+	r.metrics.LimitResponses(int(s.MaxMessageSize))
 	c := downstream.Config{
 		Limits:         limitsOf(cfg, r.memory.Limit()),
 		MaxReceiveSize: int(s.MaxReceiveSize),

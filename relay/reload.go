@@ -125,6 +125,7 @@ func (r *Relay) carryOut(cfg *config.Config, guarded bool) error {
 	r.ports.adopt(secure, cfg.Server)
 	r.cache.SetLimits(cacheLimits(cfg.Cache))
 	r.hub.snapshots.configure(cfg.Cache.SnapshotEvery.Std(), int64(cfg.Cache.MaxBytes))
+	r.metrics.LimitResponses(int(cfg.Server.MaxMessageSize))
 	r.server.SetLimits(limitsOf(cfg, r.memory.Limit()))
 	r.admission.SetOff(cfg.Limits.Admission == config.AdmissionOff)
 	r.admission.SetWait(cfg.Limits.JoinWait.Std())
@@ -186,7 +187,7 @@ func (r *Relay) prepare(o *overhaul, p *plane, u config.Upstream) error {
 	if p != nil && p.succeeds(&u) {
 		outages = p.outages
 	}
-	next, err := r.newPlane(u, outages, r.metrics.Upstream(u.Name))
+	next, err := r.newPlane(u, outages, r.metrics.Upstream(u.Name, int(u.MaxReceiveSize)))
 	forget := sync.OnceFunc(func() { r.metrics.Forget(u.Name) })
 	if err != nil {
 		forget()
