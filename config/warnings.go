@@ -20,6 +20,8 @@ func (c *Config) Warnings() []*Error {
 	w.literals(c)
 	w.openSecrets(c)
 	w.withoutSecrets(c)
+	w.misspelt(c)
+	w.severalCAs(c)
 	for i := range c.Upstreams {
 		w.openTokens(fmt.Sprintf("upstreams[%d]", i), &c.Upstreams[i])
 		if t := c.Upstreams[i].TLS; t != nil {
@@ -124,6 +126,51 @@ func (w *warnings) withoutSecrets(c *Config) {
 						"expected secrets: true, or a match without them, like type != sds", section.rules[i].Name)
 				}
 			}
+		}
+	}
+}
+
+// misspelt warns of names in access rules that no name equals (NAME-3).
+func (w *warnings) misspelt(c *Config) {
+	access, err := c.AccessSets()
+	if err != nil {
+		return
+	}
+	for _, section := range c.accessSections() {
+		for _, m := range access.Of(section.listener).Rules.Misspelt() {
+			expected := "an xdstp name"
+			if m.Canonical != "" {
+				expected = fmt.Sprintf("%q", m.Canonical)
+			}
+			w.add(section.rulePath(m.Rule)+".match", "no name equals %q, because rules see names in their canonical form: expected %s", m.Text, expected)
+		}
+	}
+}
+
+// severalCAs warns of rules that believe what certificates say, and do not ask which listener's CA says so: each CA can give
+// any name (ACC-1).
+func (w *warnings) severalCAs(c *Config) {
+	access, err := c.AccessSets()
+	if err != nil {
+		return
+	}
+	for _, section := range c.accessSections() {
+		var cas, names []string
+		for _, l := range c.Server.AllListeners() {
+			if l.TLS != nil && l.TLS.ClientCAFile != "" && section.decides(&l) && !slices.Contains(cas, l.TLS.ClientCAFile) {
+				cas, names = append(cas, l.TLS.ClientCAFile), append(names, l.Name)
+			}
+		}
+		if len(cas) < 2 {
+			continue
+		}
+		const message = "the expression believes certificates of the CAs of the listeners %s alike: each of these CAs can give any name. Expected a look at listener too, or access rules for each listener"
+		set := access.Of(section.listener)
+		for _, i := range set.Rules.PeerOfAnyListener() {
+			w.add(section.rulePath(i)+".match", message, strings.Join(names, ", "))
+		}
+		for _, i := range set.Verifier.PeerOfAnyListener() {
+			w.add(section.verifyPath(i)+".require", message, strings.Join(names, ", "))
 		}
 	}
 }

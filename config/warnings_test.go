@@ -71,6 +71,24 @@ admin: {listen: "LOCALHOST.:3"}
 				"access: {verify: [{name: v, require: node.id != \"\"}]}\nserver: {listeners: [{name: l, listen: unix:///run/a, access: {}}]}\n",
 			[]string{"expected rules in server.listeners[0].access.verify"},
 		},
+		"NAME-3 names that no name equals": {upstream + "access:\n  rules:\n" +
+			"    - {name: a, match: 'name == \"xdstp://a/t/b\"', effect: deny}\n" +
+			"    - {name: b, match: 'name in [\"x\", \"xdstp://a/t/%62\", \"xdstp:///t/b?z=1&y=2\"]', effect: deny}\n" +
+			"    - {name: c, match: '\"xdstp://a\" != name && name.startsWith(\"xdstp://a/t/%62\")', effect: deny}\n", []string{
+			`6:24: access.rules[1].match: no name equals "xdstp://a/t/%62", because rules see names in their canonical form: expected "xdstp://a/t/b"`,
+			`expected "xdstp:///t/b?y=2&z=1"`,
+			`no name equals "xdstp://a", because rules see names in their canonical form: expected an xdstp name`,
+		}},
+		"ACC-1 certificates of two CAs": {upstream + "server:\n  listen: 127.0.0.1:1\n  tls: {cert_file: a, key_file: a, client_ca_file: one.crt}\n" +
+			"  listeners: [{name: l, listen: \"127.0.0.1:2\", tls: {cert_file: a, key_file: a, client_ca_file: two.crt}}]\n" +
+			"access:\n  rules:\n    - {name: a, match: peer.subject == name, effect: deny}\n    - {name: b, match: 'peer.subject == name && listener == \"l\"', effect: deny}\n" +
+			"  verify:\n    - {name: c, require: peer.subject == node.id}\n    - {name: d, require: 'peer.subject == node.id || listener == \"l\"'}\n", []string{
+			"access.rules[0].match: the expression believes certificates of the CAs of the listeners default, l alike",
+			"access.verify[0].require: the expression believes certificates",
+		}},
+		"ACC-1 certificates of one CA": {upstream + "server:\n  listen: 127.0.0.1:1\n  tls: {cert_file: a, key_file: a, client_ca_file: one.crt}\n" +
+			"  listeners: [{name: l, listen: \"127.0.0.1:2\", tls: {cert_file: a, key_file: a, client_ca_file: one.crt}}, {name: m, listen: \"127.0.0.1:3\", access: {}, tls: {cert_file: a, key_file: a, client_ca_file: two.crt}}]\n" +
+			"access: {verify: [{name: c, require: peer.subject == node.id}]}\n", nil},
 		"ACC-5 the first client": {upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n", []string{
 			"3:65: aggregation.rules[0].node: the node of a scope's first client ",
 		}},

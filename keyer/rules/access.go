@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
@@ -142,6 +144,64 @@ func (a *Access) LooksAtPeer() []int {
 		if r.match.looksAt(varPeer) {
 			list = append(list, i)
 		}
+	}
+	return list
+}
+
+// PeerOfAnyListener lists the indexes of the rules that look at the peer, and not at the listener.
+func (a *Access) PeerOfAnyListener() (list []int) {
+	for i, r := range a.rules {
+		if r.match.looksAt(varPeer) && !r.match.looksAt(varListener) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// Misspelt is a literal that a rule compares with the name, and that no name equals: rules see xdstp names in their canonical
+// form, without directives (NAME-3).
+type Misspelt struct {
+	Rule            int
+	Text, Canonical string // Canonical is "" if the text is no xdstp name
+}
+
+// Misspelt lists such literals, in order.
+func (a *Access) Misspelt() (list []Misspelt) {
+	for i, r := range a.rules {
+		compared := func(e ast.Expr) {
+			text, _ := literalString(e)
+			if !keyer.IsXDSTP(text) {
+				return
+			}
+			canonical := ""
+			if name, err := keyer.Parse(text); err == nil {
+				canonical = name.Canonical()
+			}
+			if canonical != text {
+				list = append(list, Misspelt{i, text, canonical})
+			}
+		}
+		ast.PreOrderVisit(r.match.ast.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+			if e.Kind() != ast.CallKind {
+				return
+			}
+			args := e.AsCall().Args()
+			isName := func(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == varName }
+			switch e.AsCall().FunctionName() {
+			case operators.Equals, operators.NotEquals:
+				if isName(args[0]) {
+					compared(args[1])
+				} else if isName(args[1]) {
+					compared(args[0])
+				}
+			case operators.In:
+				if isName(args[0]) && args[1].Kind() == ast.ListKind {
+					for _, element := range args[1].AsList().Elements() {
+						compared(element)
+					}
+				}
+			}
+		}))
 	}
 	return list
 }

@@ -25,6 +25,7 @@ type Verifier struct {
 	set  *Set // of the subjects; it has no rules
 	all  []*rule
 	peer []int // the requirements that look at the peer
+	any  []int // those of them that do not look at the listener
 
 	shadow *Verifier // of the requirements that refuse nobody; nil: there are none
 }
@@ -58,6 +59,9 @@ func CompileVerify(list []Requirement) (*Verifier, []Problem) {
 		}
 		if compiled.match.looksAt(varPeer) {
 			v.peer = append(v.peer, i)
+			if !compiled.match.looksAt(varListener) {
+				v.any = append(v.any, i)
+			}
 		}
 		v.all = append(v.all, compiled)
 	}
@@ -69,6 +73,9 @@ func CompileVerify(list []Requirement) (*Verifier, []Problem) {
 
 // LooksAtPeer lists the indexes of the requirements that look at the peer.
 func (v *Verifier) LooksAtPeer() []int { return v.peer }
+
+// PeerOfAnyListener lists the indexes of the requirements that look at the peer, and not at the listener.
+func (v *Verifier) PeerOfAnyListener() []int { return v.any }
 
 // Shadow gives the requirements that are not enforced; nil if there are none.
 func (v *Verifier) Shadow() *Verifier { return v.shadow }
