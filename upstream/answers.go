@@ -10,7 +10,7 @@ import (
 const (
 	// quietTime is how long a server may say nothing before it is asked for something that it delivered.
 	quietTime = time.Minute
-	// unansweredPause is how long what no endpoint answered counts against none (SUR-8).
+	// unansweredPause is how long a query that no endpoint answered counts against none of them (SUR-8).
 	unansweredPause = 10 * time.Minute
 	// maxEnds is how many queries in a row may cost a stream. Then the server takes one stream of a
 	// node only, and is sent no more.
@@ -22,13 +22,13 @@ const (
 	endsWithin = time.Second
 )
 
-// answers is what the sessions of an upstream know of the answers of one replica (SUR-2). Its methods may be
+// answers has the times at which one replica answered, for all sessions of an upstream (SUR-2). Its methods may be
 // called from any goroutine.
 type answers struct {
 	mu     sync.Mutex
 	heard  time.Time // when it answered last, whichever session
 	asked  time.Time // when a query was sent last
-	by     any       // who sent it
+	by     any       // the session that sent it
 	busy   bool      // it is under way
 	lost   time.Time // when a stream was lost last
 	silent time.Time // since when it does not answer; zero: it does

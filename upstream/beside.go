@@ -61,7 +61,7 @@ type besideType struct {
 	refused bool               // Status lists it
 }
 
-// kept is what is wanted of a type on a stream and not written.
+// kept is the demand for a type on a stream that is not written yet.
 type kept struct {
 	names    map[string]struct{}
 	versions map[string]string // that the Store had when the stream began (RES-12)
@@ -211,8 +211,8 @@ func (c *grpcClient) welcome(typeURL string, t *besideType) {
 	}
 }
 
-// keepAside reports whether a subscription must not be written now, and keeps it then. What was asked for on
-// the stream stays there.
+// keepAside reports whether a subscription must not be written now, and keeps it then. Names that the stream
+// asked for before stay on the stream.
 func (c *grpcClient) keepAside(k *streamLink, sub wire.Subscription) bool {
 	b, now := &c.besides, time.Now()
 	t := b.types[sub.TypeURL]
@@ -234,8 +234,8 @@ func (c *grpcClient) keepAside(k *streamLink, sub wire.Subscription) bool {
 	return true
 }
 
-// risky reports whether a type is asked for beside the streams before it is asked for on them: it may cost others
-// what was answered.
+// risky reports whether a type is asked for beside the streams before it is asked for on them: it may end a stream
+// that serves other types.
 func (c *grpcClient) risky(typeURL string, now time.Time) bool {
 	b := &c.besides
 	return !c.cfg.APIType.PerType() && b.answered.Len() > 0 && (!xds.HasService(typeURL) || now.Before(b.quiet)) &&
@@ -315,7 +315,7 @@ func (c *grpcClient) took(typeURL string) {
 	}
 }
 
-// join subscribes to what was kept of a type.
+// join subscribes to the demand that was kept of a type.
 func (c *grpcClient) join(typeURL string, t *besideType) {
 	t.joined = true
 	c.welcome(typeURL, t)
@@ -333,7 +333,7 @@ func (c *grpcClient) join(typeURL string, t *besideType) {
 	c.session.settle()
 }
 
-// withdraw forgets what was kept for a stream that is over: with the next one Restart returns all demand anew.
+// withdraw forgets the demand that was kept for a stream that is over: with the next one Restart returns all demand anew.
 func (c *grpcClient) withdraw(k *streamLink) {
 	for _, t := range c.besides.types {
 		delete(t.kept, k.line.id)
@@ -413,7 +413,7 @@ func (c *grpcClient) ask(typeURL string, t *besideType) {
 	})
 }
 
-// retried takes what came of a retry.
+// retried takes the result of a retry.
 func (c *grpcClient) retried(typeURL string, t *besideType, err error) {
 	b, now := &c.besides, time.Now()
 	b.running, b.ended = b.running-1, time.Now()

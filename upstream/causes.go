@@ -34,8 +34,8 @@ type Cause struct {
 	refusal string // the status of a server that is there and lets a scope not in, maybe for the scope's sake; "" for everything else
 }
 
-// Public is the cause as clients of other scopes may know it: what a server has against
-// one scope is no word for others (ACC-6).
+// Public is the cause as clients of other scopes may know it: the reason for which a server refuses
+// one scope is not told to others (ACC-6).
 func (c Cause) Public() Cause {
 	if c.refusal != "" {
 		c.Text = c.refusal
@@ -113,7 +113,7 @@ func (c *causes) of(endpoints []string) []Cause {
 	return slices.Clone(c.last)
 }
 
-// causeAt is what an endpoint failed with. It is a refusal if the server is there.
+// causeAt is the cause for an error of an endpoint. It is a refusal if the server is there.
 func causeAt(endpoint string, err error, refusal bool) Cause {
 	c := Cause{Endpoint: endpoint, Text: briefly(err)}
 	if refusal {
@@ -170,7 +170,7 @@ func briefText(err error) string {
 	return codeName(st.Code()) + ": " + st.Message()
 }
 
-// connectionText takes off what says only that a connection was to be made, and where to.
+// connectionText takes off the words that say only that a connection was to be made, and where to.
 func connectionText(text string) string {
 	text = strings.TrimPrefix(text, "transport: ")
 	text = strings.TrimPrefix(text, "Error while dialing: ")

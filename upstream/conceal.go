@@ -17,9 +17,9 @@ const (
 	concealed = "(hidden)"
 )
 
-// conceal takes the values of metadata out of what a server says when it ends a stream or
-// refuses a poll: some quote the token that they do not take, and what they say is logged,
-// shown, and told to clients (ACC-6, OPS-6).
+// conceal takes the values of metadata out of the message with which a server ends a stream or
+// refuses a poll: some servers quote the token that they do not take, and the relay logs and shows the message,
+// and sends it to clients (ACC-6, OPS-6).
 func conceal(err error, md metadata.MD) error {
 	hide := func(text string) string {
 		for _, values := range md {

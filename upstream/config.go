@@ -27,7 +27,7 @@ type Config struct {
 	// that is a name stands for all its addresses, and is looked up again after a failure, and
 	// at least every 30 seconds.
 	Endpoints [][]string
-	// APIType is what it speaks; "" means AggregatedDeltaGRPC.
+	// APIType is the variant of the protocol that it speaks; "" means AggregatedDeltaGRPC.
 	APIType APIType
 	// FullState are the types of which a state-of-the-world response is always
 	// complete, so that everything can be asked for in the form that every server
@@ -55,7 +55,7 @@ type Config struct {
 	Nack             Nack
 	Poll             Poll
 	// TrustLists has the lists of a server of the state of the world count as they are: it is not asked, on a stream
-	// of its own, for names that were added and that it leaves unanswered, nor whether what a list lacks is gone.
+	// of its own, for names that were added and that it leaves unanswered, nor whether resources that a list lacks are gone.
 	TrustLists bool
 	// Wildcard is how an incremental server is asked for the wildcard of a type.
 	Wildcard WildcardForm
@@ -122,7 +122,7 @@ func (n Nack) wait(relay bool) time.Duration {
 
 // Poll is for REST. Interval is the time from the end of a poll to the next one, give or
 // take a quarter (REST-3); Timeout is how long one may take. A server may hold it.
-// AbsentAfter is what the Store has for cache.Source.Absent, so that no clock is stopped
+// AbsentAfter is the Store's cache.Source.Absent, so that no clock is stopped
 // before it may have run out; 0 stands for the least that is of use, a second.
 type Poll struct{ Interval, Timeout, AbsentAfter time.Duration }
 

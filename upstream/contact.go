@@ -18,7 +18,7 @@ type Contact struct {
 	// a stream counts. Later only a request counts that the server must answer.
 	Unanswered time.Time
 	// Open is when the relay wrote the oldest request without versions that nothing followed on its stream. It is
-	// before Unanswered, or stands alone: a server that does not have what such a request asks for may be silent. One
+	// before Unanswered, or stands alone: a server that does not have the resources of such a request may be silent. One
 	// that hangs is silent too.
 	Open time.Time
 	// Since is when the relay began to know the control plane.

@@ -12,11 +12,11 @@ import (
 // maxTypes bounds the types that are remembered: clients choose them.
 const maxTypes = 256
 
-// secretSuffix marks what is asked for only where nothing else was delivered.
+// secretSuffix marks a type that is asked for only where nothing else was delivered.
 const secretSuffix = ".Secret"
 
-// delivered is what a control plane delivered to a session and has not taken back: of that it
-// can be asked what it must answer (SUR-2). It belongs to the session's owner.
+// delivered has the resources that a control plane delivered to a session and has not removed: a query for one
+// of them must be answered (SUR-2). It belongs to the session's owner.
 type delivered struct {
 	state bool // the state of the world
 	types map[deliveredKey]*deliveredType
@@ -28,7 +28,7 @@ type deliveredKey struct {
 	typeURL string
 }
 
-// deliveredType is what is known of one type on one stream. An incremental server can be
+// deliveredType is delivered for one type on one stream. An incremental server can be
 // asked for each resource. One of the state of the world may answer nothing to names that it
 // was not asked for together.
 type deliveredType struct {
@@ -54,7 +54,7 @@ func (d *delivered) of(stream wire.StreamID, typeURL string) *deliveredType {
 	return t
 }
 
-// restarted takes what a stream begins with. Restored content counts as delivered: it was, to an earlier process or to
+// restarted takes the subscriptions that a stream begins with. Restored content counts as delivered: it was, to an earlier process or to
 // a peer. Without it a relay could ask a server nothing that is mute from the start, and would stay with it.
 func (d *delivered) restarted(stream wire.StreamID, subs []wire.Subscription) {
 	maps.DeleteFunc(d.types, func(key deliveredKey, _ *deliveredType) bool {
@@ -137,7 +137,8 @@ func (d *delivered) take(stream wire.StreamID, r *wire.Response, bytes int) {
 	}
 }
 
-// sample remembers a resource, if there is room. What may go without the server's word is none.
+// sample remembers a resource, if there is room. A resource with a ttl or with aliases, and one that is
+// not to be cached, is no sample: it may go without a word of the server.
 func (t *deliveredType) sample(r *wire.Resource) {
 	if !r.HasPayload() {
 		return
@@ -197,8 +198,8 @@ func first(x, y bool) int {
 	return 1
 }
 
-// unanswered takes a query that no server answered. They may have lost what that asks for, and have no word for it
-// (RES-7): so something else comes first. other is set if there is something else.
+// unanswered takes a query that no server answered. They may have lost the resource, and cannot say so
+// (RES-7): so another resource comes first. other is set if there is another one.
 func (d *delivered) unanswered(q *query) (other bool) {
 	if t := d.types[deliveredKey{q.stream, q.typeURL}]; t != nil {
 		t.ignored = true

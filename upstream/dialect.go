@@ -10,7 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// dialect is what a variant says on one stream, from its beginning to its end. It
+// dialect writes the requests of a variant on one stream, from its beginning to its end. It
 // belongs to the session's owner.
 type dialect interface {
 	// subscribe puts what changes into requests of at most limit bytes each, as far
@@ -45,7 +45,7 @@ func withNode(r request, node *corev3.Node) {
 	}
 }
 
-// errorDetail is what a NACK says; nil for an ACK.
+// errorDetail is the error of a NACK; nil for an ACK.
 func errorDetail(reason error) *statuspb.Status {
 	if reason == nil {
 		return nil
@@ -53,14 +53,14 @@ func errorDetail(reason error) *statuspb.Status {
 	return &statuspb.Status{Code: int32(codes.InvalidArgument), Message: detail(reason)}
 }
 
-// envelope is what a response must be answered with.
+// envelope has the fields of a response that its answer repeats.
 type envelope struct {
 	typeURL, nonce, version string
 
 	content uint64 // see contentSum; 0: not known
 }
 
-// envelopeOf is what a response must be answered with.
+// envelopeOf returns the fields of a response that its answer repeats.
 func envelopeOf(r *wire.Received) envelope {
 	return envelope{typeURL: r.TypeURL, nonce: r.Nonce, version: r.Version}
 }

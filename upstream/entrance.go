@@ -29,13 +29,13 @@ const (
 
 // entrance decides when streams to a control plane are tried again while it cannot be
 // reached (UPS-2). One stream of all its scopes is the probe, at growing intervals; the
-// others wait in line. A probe that fails goes to the end of the line: what its server has
-// against one scope does not keep the others out. When a probe is answered the others
+// others wait in line. A probe that fails goes to the end of the line: a server that refuses
+// one scope does not keep the others out. When a probe is answered the others
 // follow one by one. All methods may be called from any goroutine.
 type entrance struct {
 	// Immutable after newEntrance.
 	outages *Outages
-	most    time.Duration // what the back-off grows to
+	most    time.Duration // the longest interval
 	panics  *logs.Panics
 
 	mu      sync.Mutex // taken before that of outages

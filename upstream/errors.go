@@ -57,7 +57,7 @@ func Reasons() []Reason {
 	}
 }
 
-// reasonOf classifies what ended a stream, or an attempt to open one.
+// reasonOf classifies the error that ended a stream, or an attempt to open one.
 func reasonOf(err error, opened bool) Reason {
 	switch {
 	case errors.Is(err, errNoToken):
@@ -100,7 +100,7 @@ func (r Reason) own() bool {
 	return r.final() || r == ReasonResubscribe || r == ReasonFailback
 }
 
-// repeats says that the reason lies in what the server sends, so that the next
+// repeats says that the reason lies in the server's responses, so that the next
 // stream is likely to end the same way however well it begins.
 func (r Reason) repeats() bool { return r == ReasonMalformed || r == ReasonExhausted }
 
@@ -111,8 +111,8 @@ func (r Reason) refuses() bool { return r == ReasonDenied || r == ReasonError }
 // final says that the line's stream is not to be tried again for now.
 func (r Reason) final() bool { return r == ReasonUnwanted || r == ReasonShutdown }
 
-// ConnectionError says that a stream broke or could not be opened. What is
-// cached stays (OPS-1).
+// ConnectionError says that a stream broke or could not be opened. Cached
+// resources stay (OPS-1).
 type ConnectionError struct {
 	Endpoint string
 	Reason   Reason

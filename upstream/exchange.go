@@ -13,7 +13,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// exchange counts the polls of one poller on their way out, and what comes back.
+// exchange counts the polls of one poller, and the bytes of their responses.
 type exchange struct {
 	base http.RoundTripper
 	host string // of the endpoint, also where an address of it is polled
@@ -21,7 +21,7 @@ type exchange struct {
 	sent func(kind RequestKind)
 
 	begun    time.Time    // of the last poll; the poller's goroutine alone looks
-	owed     atomic.Value // RequestKind: what the next poll says of the last response
+	owed     atomic.Value // RequestKind: whether the next poll accepts or rejects the last response
 	received atomic.Int64 // bytes of the last response
 	relay    bool         // the last response is a relay's; as begun
 }
@@ -32,7 +32,7 @@ func newExchange(w *web, x *replica, with headers, sent func(RequestKind)) *exch
 	return e
 }
 
-// answer says what the next poll tells the server. Those after it say nothing new.
+// answer sets whether the next poll accepts or rejects the last response. Later polls do neither.
 func (e *exchange) answer(kind RequestKind) { e.owed.Store(kind) }
 
 // RoundTrip implements http.RoundTripper.
@@ -58,7 +58,7 @@ func (e *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// countedBody counts what is read of a body.
+// countedBody counts the bytes that are read of a body.
 type countedBody struct {
 	io.ReadCloser
 

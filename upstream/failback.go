@@ -131,7 +131,7 @@ func (f *failback) moveTo(x *replica) {
 }
 
 // spare goes to the replica that failed longest ago if another session has tried this one's in vain since it turned
-// there. In an outage one stream is tried at a time: each session that tries again what all have just seen fail costs
+// there. In an outage one stream is tried at a time: a session that tries a replica again which has just failed costs
 // the others that time, and a replica that takes connections and answers nothing is given more of it each time.
 func (f *failback) spare() {
 	if f.all.failedSince(f.replica, f.turned) {

@@ -41,9 +41,9 @@ func (r *remote) query(l *line, now time.Time, quiet bool) bool {
 	return true
 }
 
-// fallback finds out, in the background, whether a server answers what that of a line does not. If that owes an answer
-// it is asked once more on a fresh stream, unless that would cost it the other one. If it does not, and has answered
-// anybody since, what is asked for may not be there.
+// fallback finds out, in the background, whether another server answers the query that the server of a line does not.
+// A server that owes an answer is asked once more on a fresh stream, unless that would cost it the other one. If it owes
+// none, and has answered any session since, the resources of the query may not be there.
 func (r *remote) fallback(l *line, now time.Time) {
 	x, o := l.replica, &l.owed
 	q := r.client.opening(l)
@@ -94,7 +94,7 @@ func (r *remote) ask(l *line, x *replica, since time.Time, q *query, a attempt) 
 	})
 }
 
-// asked takes what came of it: err of the server of a line, and found is another one that answers.
+// asked takes the result: err of the server of a line, and found, another server that answers.
 func (r *remote) asked(l *line, x *replica, since time.Time, q *query, a attempt, err error, found *replica) {
 	heard := x.answers.last().After(since)
 	switch {
@@ -122,7 +122,7 @@ func (r *remote) asked(l *line, x *replica, since time.Time, q *query, a attempt
 	}
 }
 
-// askLater has what is not answered on the line count for nothing. It is asked for again later.
+// askLater has the unanswered query of the line count for nothing. The line sends it again later.
 func (l *line) askLater() {
 	if !l.owed.since.IsZero() {
 		l.owed.sure, l.owed.due = false, time.Now().Add(l.remote.failback.interval)
@@ -187,7 +187,7 @@ func (r *remote) versionsReused(x *replica, name string) {
 }
 
 // distrustVersions has everything sent again once it is known that the control plane uses
-// versions for several contents (ACK-4). What is held was perhaps never confirmed.
+// versions for several contents (ACK-4). Perhaps the control plane never confirmed the cached content.
 func (r *remote) distrustVersions() {
 	if r.anew || !r.up.reuses.Load() {
 		return
@@ -201,8 +201,8 @@ func (r *remote) distrustVersions() {
 	}
 }
 
-// wanted is what other replicas are asked: something that was delivered. Where nothing was, or no server answers for that,
-// each turn it is what another link began with. It is nil if nothing is asked for.
+// wanted returns the query for other replicas: for a resource that was delivered. Where none was, or no server answers
+// for it, each turn it is the first query of another link. It is nil if the session asks for nothing.
 func (r *remote) wanted() *query {
 	d := r.client.sent()
 	q := d.query()
@@ -241,7 +241,7 @@ func (r *remote) well(x, own *replica, q *query) (release func(), is bool) {
 		begun := time.Now()
 		err := r.try(r.ctx, x, q, stableAfter)
 		if is = err == nil; errors.Is(err, errSilent) && q.sure && !x.answers.last().After(begun) {
-			r.suspect(x, own, q, begun)
+			r.betterUnanswered(x, own, q, begun)
 		}
 	}
 	if !is {
@@ -251,9 +251,10 @@ func (r *remote) well(x, own *replica, q *query) (release func(), is bool) {
 	return release, true
 }
 
-// suspect takes a query that a better replica left unanswered. If the session's own answers it, the better one is silent.
-// If not, what it asks for may be lost without a word: then it counts against none, and something else is asked for next.
-func (r *remote) suspect(x, own *replica, q *query, since time.Time) {
+// betterUnanswered takes a query that a better replica left unanswered. If the session's own answers it, the better one is
+// silent. If not, its resources may be gone without a word: then it counts against none, and the next query asks for
+// other resources.
+func (r *remote) betterUnanswered(x, own *replica, q *query, since time.Time) {
 	if !own.answers.begin(r, time.Now(), false) {
 		return
 	}

@@ -22,7 +22,7 @@ type FilesConfig struct {
 	Name string
 	// Path is a file or a folder of files, see [filesource.Config].
 	Path string
-	// FullState are the types of which what is missing from the files is gone (RES-8);
+	// FullState are the types of which a resource that is missing from the files is gone (RES-8);
 	// nil means keyer.FullStateTypes. Of others it stays with those who have it.
 	FullState map[string]bool
 	// MaxSize is the largest file taken, in bytes.
@@ -35,7 +35,7 @@ type FilesConfig struct {
 	Batch time.Duration
 	// Observer is told of files that cannot be used; nil means none.
 	Observer Observer
-	// Logger gets what an operator should know; nil means none.
+	// Logger gets messages for the operator; nil means none.
 	Logger *slog.Logger
 	// Panics catches panics in the reading of files (SUR-6); nil: none is caught.
 	Panics *logs.Panics
@@ -73,7 +73,7 @@ type Files struct {
 	once sync.Once // closes looked
 
 	mu       sync.Mutex
-	problems map[string]error      // by file; what cannot be used now
+	problems map[string]error      // by file; of those that cannot be used now
 	failed   *ConnectionError      // the latest problem, which may be over; nil if there never was one
 	sessions map[*Session]struct{} // to be woken by changes
 }
@@ -125,7 +125,7 @@ func (f *Files) Close() {
 	f.wg.Wait()
 }
 
-// Causes gives none: files have no endpoints, and Reach says what is wrong with them.
+// Causes gives none: files have no endpoints, and Reach has their errors.
 func (*Files) Causes() []Cause { return nil }
 
 // Reach waits until the path was read once. The error is that it cannot be read, or
@@ -171,7 +171,7 @@ func (f *Files) take(snap *filesource.Snapshot) {
 	f.wake()
 }
 
-// check reports what is wrong with a type's resources taken together, and with no file
+// check reports faults of a type's resources taken together, and of no file
 // alone, once for each reason.
 func (f *Files) check(typeURL string, err error) {
 	subject := f.cfg.Path + " (" + typeURL + ")"
@@ -186,14 +186,14 @@ func (f *Files) check(typeURL string, err error) {
 	}
 }
 
-// report notes what is wrong with a file or with a type, or that nothing is any more.
+// report notes the fault of a file or a type, or that there is none any more.
 func (f *Files) report(file string, err error) {
 	f.mu.Lock()
 	if err == nil {
 		delete(f.problems, file)
 	} else {
 		f.problems[file] = err
-		// What is wrong with the path is to files what a lost connection is to a server.
+		// A path that cannot be read is to files what a lost connection is to a server.
 		f.failed = &ConnectionError{Endpoint: f.cfg.Path, Reason: ReasonMalformed, Err: err, At: time.Now()}
 		if file == f.cfg.Path {
 			f.failed.Reason = ReasonUnreachable

@@ -8,10 +8,10 @@ import (
 	"github.com/xdsrelay/xdsrelay/upstream/filesource"
 )
 
-// fileView is what the files say, as sessions look things up in it. Immutable.
+// fileView has the resources of the files, as sessions look them up. Immutable.
 type fileView struct {
 	read bool // something was read; else nothing is known (RES-2)
-	// complete: what is not here does not exist. Else a file has never been valid, and
+	// complete: a resource that is not here does not exist. Else a file has never been valid, and
 	// may hold it.
 	complete bool
 	types    map[string]*fileType // a type that is missing here has no resources if complete
@@ -21,7 +21,7 @@ type fileView struct {
 // that nothing changed. Immutable.
 type fileType struct {
 	state     *filesource.State
-	resources []*wire.Resource               // what "*" brings: all whose names are not xdstp
+	resources []*wire.Resource               // those of "*": all whose names are not xdstp
 	byKey     map[string]*wire.Resource      // by canonical name
 	aliases   map[string]*wire.Resource      // by canonical alias (RES-10)
 	members   map[string][]*wire.Resource    // by the canonical glob to which they belong
@@ -63,7 +63,7 @@ func newFileView(before *fileView, snap *filesource.Snapshot) (*fileView, map[st
 	return v, bad
 }
 
-// newFileType sorts a type's resources by what they can be asked for under. The error
+// newFileType sorts a type's resources by the names under which they can be asked for. The error
 // names a resource with a malformed name, or two that mean the same (ACK-6).
 func newFileType(state *filesource.State) (*fileType, error) {
 	t := &fileType{
@@ -112,7 +112,7 @@ func (t *fileType) gone(key string) bool {
 	return e != nil && !e.Transient()
 }
 
-// named finds what serves a canonical name, nil if nothing does.
+// named finds the resource of a canonical name, nil if there is none.
 func (t *fileType) named(key string) *wire.Resource {
 	if r := t.byKey[key]; r != nil {
 		return r

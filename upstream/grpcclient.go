@@ -11,8 +11,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// grpcClient is the xDS client of a session over gRPC, in whatever variant the upstream
-// speaks. It has what all streams of the session share. It belongs to the session's owner.
+// grpcClient is the xDS client of a session over gRPC, in any variant that the upstream
+// speaks. Its fields are those that all streams of the session share. It belongs to the session's owner.
 type grpcClient struct {
 	// Immutable after pool.client.
 	remote   *remote
@@ -31,7 +31,7 @@ type grpcClient struct {
 	single    map[string]*replica // those that refuse a second stream, by StreamID.TypeURL
 }
 
-// client implements transport. What a server that refuses a type has against it is not known.
+// client implements transport. A server that refuses a type does not say why.
 func (p *pool) client(r *remote, cfg SessionConfig) (client, refusals) {
 	state := p.cfg.APIType.State()
 	return &grpcClient{
@@ -111,7 +111,7 @@ func (c *grpcClient) links() iter.Seq[*streamLink] {
 	}
 }
 
-// rung implements client: clients may have decided on what they were sent.
+// rung implements client: clients may have answered a response.
 func (c *grpcClient) rung() { c.answerReady(time.Now()) }
 
 // next implements client.

@@ -50,7 +50,7 @@ type heldType struct {
 	unheard int  // waits in a row that ran out
 }
 
-// heldAnswer is the answer of one response, with what clients said so far.
+// heldAnswer is the answer of one response, with the answers of clients so far.
 type heldAnswer struct {
 	envelope
 
@@ -120,8 +120,8 @@ func (h *ackHold) hear(key heldKey, t *heldType, w *ack.Outcome) (news bool) {
 // decides takes a client's answer, and reports whether it decides the relay's.
 func (h *ackHold) decides(a *heldAnswer, w *ack.Outcome) bool {
 	if w.Kind == ack.Rejected {
-		// With other content in the response nobody knows yet which of it is bad (ACK-3). Of what is
-		// rejected as a whole and again in its parts, the whole counts, for the response that brought it.
+		// With other content in the response nobody knows yet which of it is bad (ACK-3). If clients
+		// reject content as a whole and again in its parts, the whole counts, for the response that brought it.
 		if w.Parts && !w.Of.Within(a.changes) || w.PartOf.Within(a.changes) && !a.again {
 			return false
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/credentials"
 )
 
-// keyring has the files, and what comes from Workload APIs, with which the relay shows control planes who
-// it is. They may be replaced at any time.
+// keyring has the certificates and tokens that the relay shows control planes, from files and from Workload
+// APIs. They may be replaced at any time.
 type keyring struct {
 	tls   *credentials.TLSClient // nil in plain text
 	token bearer                 // nil: no bearer token
@@ -71,7 +71,7 @@ func (k keyring) close() {
 	}
 }
 
-// reportFiles tells the operator what became of changed TLS files.
+// reportFiles tells the operator whether changed TLS files are used.
 func reportFiles(log *slog.Logger, err error) {
 	if err != nil {
 		log.Error("TLS files cannot be used, keeping the last good ones", "error", err)

@@ -16,7 +16,7 @@ const (
 	// and end each stream.
 	stableAfter = 10 * time.Second
 	// renewPause is how long a line that began anew because the Store wanted it is
-	// left alone. A client decides what makes it begin anew, and all clients share it (LIM-2).
+	// left alone. A client can cause that it begins anew, and all clients share it (LIM-2).
 	renewPause = time.Minute
 	// alonePause is the same where no client shares the line with another one. With pollers nobody
 	// loses anything: the type is only polled for once more.
@@ -72,20 +72,20 @@ type warned struct {
 	discarded string // the first field that this build does not know
 }
 
-// waiting is what a line without a link waits for, besides a time.
+// waiting is the event that a line without a link waits for, besides a time.
 type waiting int
 
 const (
 	waitsNot      waiting = iota
 	waitsEntrance         // for the entrance to let it in (UPS-2)
 	waitsNames            // for the names of the endpoints to be looked up
-	waitsClient           // for a client that waits for what is wanted
+	waitsClient           // for a client that waits for a resource
 )
 
-// link is a line's stream to the server, or its poller. What differs between streams and
-// polls is here and in client.
+// link is a line's stream to the server, or its poller. The differences between streams and
+// polls are here and in client.
 type link interface {
-	// demand asks the server for what changed.
+	// demand asks the server for changed demand.
 	demand()
 	// leave ends the link because nothing is wanted on it any more.
 	leave()
@@ -110,7 +110,7 @@ func (l *line) standing() standing {
 func (l *line) serving() bool { return l.open && !l.draining }
 
 // urgent reports whether something of the line is to be asked for at once, or the line is
-// to begin (UPS-3). What is wanted on a link that is not open yet goes with its beginning.
+// to begin (UPS-3). Demand of a link that is not open yet goes with its first requests.
 func (l *line) urgent(now time.Time) bool {
 	r := l.remote
 	switch {
@@ -310,7 +310,7 @@ func (l *line) again(pause time.Duration) (now bool) {
 	return true
 }
 
-// elapse does what the line's time has come for.
+// elapse does the work of the line that is due.
 func (l *line) elapse(now time.Time) {
 	r := l.remote
 	if due(&l.at, now) {

@@ -10,13 +10,13 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// Some servers of the state of the world answer a request by what is newer than the version that it presents, and by
-// nothing else: go-control-plane's LinearCache before 0.14 is one. On a client's own stream that is enough, since
+// Some servers of the state of the world answer a request with the resources that are newer than the version that it
+// presents, and no others: go-control-plane's LinearCache before 0.14 is one. On a client's own stream that is enough, since
 // its first request presents no version. On the relay's stream a name that another client adds stays unanswered, and
-// a list lacks what did not change. So the relay asks once more, without a version, on a stream of its own.
+// a list lacks the resources that did not change. So the relay asks once more, without a version, on a stream of its own.
 
 const (
-	// learnedLasts is how long it counts what was learned of an endpoint.
+	// learnedLasts is how long the manner that an endpoint showed counts.
 	learnedLasts = time.Hour
 	// turnLook is how often a session looks whether the server is asked something else no longer.
 	turnLook = 50 * time.Millisecond
@@ -37,7 +37,7 @@ var (
 	errMoot   = errors.New("the answer is known by now")
 )
 
-// lists is what the sessions of an upstream know of how its endpoints answer requests of the state of the world. One
+// lists has how each endpoint of an upstream answers requests of the state of the world, for all sessions. One
 // session asks at a time. Its methods may be called from any goroutine.
 type lists struct {
 	turn chan struct{} // one slot
@@ -105,7 +105,7 @@ func (a *lists) enter(ctx context.Context, x *replica, by any) (leave func(), er
 	return func() { x.answers.done(); <-a.turn }, nil
 }
 
-// listCheck is a question on a stream of its own.
+// listCheck is a query on a stream of its own.
 type listCheck struct {
 	query *query
 	moot  func(manner) bool // with what is known when the turn has come, nobody needs to ask
@@ -115,7 +115,7 @@ type listCheck struct {
 	then func(answer *wire.Response, err error)
 }
 
-// checksLists reports whether the server is asked a second time for what it may have left out.
+// checksLists reports whether the server is asked a second time for resources that it may have left out.
 func (c *grpcClient) checksLists() bool {
 	return c.cfg.APIType.State() && !c.cfg.TrustLists && c.cfg.Keepalive.Response > 0
 }

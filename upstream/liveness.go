@@ -10,7 +10,7 @@ import (
 
 // idleProbe is how long a connection may be silent before TCP asks whether the other side
 // is still there. Together with the keepalive timeout it is how long a dead connection
-// may go unnoticed (UPS-1), whatever the server thinks of pings.
+// may go unnoticed (UPS-1), also where the server takes no pings.
 const idleProbe = 10 * time.Second
 
 // watchConn has the system find out that a connection is dead: a silent one by probes,
@@ -32,7 +32,7 @@ func watchConn(c net.Conn, timeout time.Duration) error {
 }
 
 // watchful are transport credentials that watch the connections that they secure. gRPC
-// hands them every connection, by whatever way it was dialled, proxies included.
+// hands them every connection, also one through a proxy.
 type watchful struct {
 	credentials.TransportCredentials
 

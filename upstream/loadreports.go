@@ -21,7 +21,7 @@ const loadReporting = "/envoy.service.load_stats.v3.LoadReportingService/StreamL
 var ErrNoLoadReports = errors.New("upstream: no load reports over REST or to files")
 
 // LoadReports is a stream of load reports to the control plane of a session, beside its xDS
-// streams: what becomes of it is no concern of theirs, nor of the endpoint's health. Send may
+// streams: its end is no concern of theirs, nor of the endpoint's health. Send may
 // be called by one goroutine and Receive by another, and the rest by any.
 type LoadReports struct {
 	client *grpcClient
@@ -138,7 +138,7 @@ func (l *LoadReports) Current() bool {
 	return now.State != StateConnected || now.Endpoint == l.at
 }
 
-// Receive takes what the control plane says. The error is why the stream ended.
+// Receive takes the next response of the control plane. The error is why the stream ended.
 func (l *LoadReports) Receive(m proto.Message) error {
 	return l.client.headers.conceal(l.stream.RecvMsg(m))
 }

@@ -18,8 +18,8 @@ const (
 	maxSameNacks = 10
 )
 
-// nacks has what was rejected last, by type. A server may send the same content again as soon as it
-// reads the NACK, and for ever: so the NACK of what comes again waits. It belongs to the session's owner.
+// nacks has the content that was rejected last, by type. A server may send it again as soon as it
+// reads the NACK, and for ever: so the NACK of the same content waits. It belongs to the session's owner.
 type nacks map[string]*nack
 
 type nack struct {
@@ -31,7 +31,7 @@ type nack struct {
 	// sent it once more in parts.
 	changes ack.Span
 	parts   bool
-	// What waits is the answer of the last response with the content. A server that sends further ones meanwhile
+	// The answer of the last response with the content waits. A server that sends further ones meanwhile
 	// gets one NACK for all.
 	envelope envelope
 	reason   error

@@ -2,11 +2,11 @@ package upstream
 
 import "time"
 
-// Observer is told what happens in a session, for metrics. The methods are
+// Observer is told the events of a session, for metrics. The methods are
 // called from the session's goroutines, several at a time, and must not block.
 // Embed [NopObserver] to implement only some.
 type Observer interface {
-	// StateChanged says what the session is in now (OPS-1).
+	// StateChanged has the new state of the session (OPS-1).
 	StateChanged(state State)
 	// ConnectFailed says that no stream could be opened to endpoint.
 	ConnectFailed(endpoint string, reason Reason)
@@ -19,8 +19,8 @@ type Observer interface {
 	TypeUnavailable(typeURL string)
 	// RequestSent says that a request was written.
 	RequestSent(typeURL string, kind RequestKind)
-	// ResponseReceived comes before the response is taken: the type URL is what
-	// the server says. Bytes is its encoded size.
+	// ResponseReceived comes before the response is taken: the type URL is the
+	// server's. Bytes is its encoded size.
 	ResponseReceived(typeURL string, resources, removed, bytes int)
 	// BackedOff says that the next attempt waits (OPS-2).
 	BackedOff(delay time.Duration)
@@ -33,8 +33,8 @@ type Observer interface {
 	EndpointSilent(endpoint string)
 	// VersionsReused says that the control plane uses a version for two contents (ACK-4).
 	VersionsReused()
-	// ListChecked says what came of asking the server, on a stream of its own, for what it may have left out of a
-	// list of the state of the world.
+	// ListChecked has the result of asking the server, on a stream of its own, for resources that it may have left out
+	// of a list of the state of the world.
 	ListChecked(result ListCheck)
 	// AckWaitOver says that the relay acknowledged a response because no client decided on its content in time (ACK-7).
 	AckWaitOver()
@@ -93,7 +93,7 @@ func (NopObserver) AckWaitOver() {}
 // FileUnusable does nothing.
 func (NopObserver) FileUnusable() {}
 
-// RequestKind says what a request is for; it is fit for a metric's label.
+// RequestKind is the purpose of a request; it is fit for a metric's label.
 type RequestKind string
 
 // The kinds of requests.
@@ -103,7 +103,7 @@ const (
 	KindNack      RequestKind = "nack"
 )
 
-// ListCheck says what came of asking for what a list may lack; it is fit for a metric's label.
+// ListCheck is the result of asking for resources that a list may lack; it is fit for a metric's label.
 type ListCheck string
 
 // The results.
@@ -111,9 +111,9 @@ const (
 	CheckAdded   ListCheck = "added"   // it has names that were added and that it had left unanswered
 	CheckNothing ListCheck = "nothing" // it has none of them
 
-	CheckWhole      ListCheck = "whole"      // what a list lacked is gone
-	CheckPartial    ListCheck = "partial"    // some of what a list lacked is there
-	CheckUnanswered ListCheck = "unanswered" // nobody knows what is gone of what a list lacked
+	CheckWhole      ListCheck = "whole"      // resources that a list lacked are gone
+	CheckPartial    ListCheck = "partial"    // some resources that a list lacked are there
+	CheckUnanswered ListCheck = "unanswered" // it is not known which resources that a list lacked are gone
 )
 
 // ListChecks are all results.

@@ -6,11 +6,11 @@ import (
 )
 
 // OutageFresh is how long the word of an attempt that failed counts. Nobody tries while no
-// client waits, and the next client that comes must not be told of what was long ago. It is
+// client waits, and the next client that comes must not be told of an error of long ago. It is
 // longer than the longest pause between two attempts.
 const OutageFresh = longBackoff + 5*time.Second
 
-// Outage is what all scopes of a control plane know of whether it can be reached.
+// Outage tells all scopes of a control plane whether it can be reached.
 type Outage struct {
 	// Since is when it could be reached no longer; zero while it can be, and before the
 	// first attempt ended. Where nobody tried for OutageFresh it is when the next client
@@ -40,7 +40,7 @@ type Outages struct {
 	denied time.Time
 }
 
-// Now is what is known now.
+// Now returns the outage as it is now.
 func (o *Outages) Now() Outage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +95,7 @@ func (o *Outages) known(now time.Time) bool {
 }
 
 // renew begins an outage anew if nobody has tried for so long that it may be over: a client
-// that comes then is not to be told of what was.
+// that comes then is not to be told of the old one.
 func (o *Outages) renew() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

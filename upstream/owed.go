@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// owed is what the server of a line's link has not answered (SUR-2). A request is owed an answer if it
-// presents no version, is the first for its type on its stream, and asks for what the control plane delivered
-// before. If it asks for something else a server that knows it may be silent only if it answers something else.
+// owed has the requests that the server of a line's link has not answered (SUR-2). A request is owed an answer if it
+// presents no version, is the first for its type on its stream, and asks for a resource that the control plane
+// delivered before. If it asks for another one, a server that knows it may be silent only while it answers other requests.
 type owed struct {
 	began    time.Time // when the link was begun
 	opened   time.Time // when it was opened; zero: it is not
@@ -66,7 +66,7 @@ func (l *line) paid(at time.Time) {
 	l.remote.up.entrance.outages.contacts.owe(l, time.Time{}, false)
 }
 
-// clear forgets what was owed on a link that is over.
+// clear forgets the requests of a link that is over.
 func (l *line) clear() {
 	l.owed = owed{}
 	contacts := &l.remote.up.entrance.outages.contacts
@@ -74,7 +74,7 @@ func (l *line) clear() {
 	contacts.owe(l.replica, time.Time{}, false)
 }
 
-// elapseOwed does what the time has come for.
+// elapseOwed does the work that is due.
 func (l *line) elapseOwed(now time.Time) {
 	r, o := l.remote, &l.owed
 	if due(&o.standsAt, now) {

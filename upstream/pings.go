@@ -58,7 +58,7 @@ func (p *pool) calm(c *conn) bool {
 	return true
 }
 
-// offended notes what ended a stream if that were the connection's pings.
+// offended notes that a stream ended because of the connection's pings, if it did.
 func (c *grpcClient) offended(by *conn, cause error) {
 	if !tooManyPings(cause) || !c.pool.calm(by) {
 		return

@@ -31,7 +31,7 @@ func (k *pollLink) OnResponse(r *restjson.Response, names []string) error {
 // OnUnchanged implements restjson.Handler. It is about the names of the last accepted
 // response. Servers without resources of the type answer so to the first poll too, which
 // presents no version: then collections were answered, and nothing was removed. A relay answers so, too, while
-// it does not know the answer yet: then nothing was answered, and the clocks of what was asked for run, as on a
+// it does not know the answer yet: then nothing was answered, and the clocks of unanswered names run, as on a
 // stream that stands (RES-7).
 func (k *pollLink) OnUnchanged() {
 	at, begun, relay := time.Now(), k.exchange.begun, k.exchange.relay

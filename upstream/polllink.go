@@ -65,7 +65,7 @@ func (c *restClient) connect(l *line) (link, error) {
 	return k, nil
 }
 
-// config is the poller's. subs are what it begins with.
+// config is the poller's. subs are its first subscriptions.
 func (k *pollLink) config(subs []wire.Subscription) restjson.PollerConfig {
 	cfg, typeURL := k.client.cfg, k.line.id.TypeURL
 	return restjson.PollerConfig{
@@ -167,7 +167,7 @@ func (k *pollLink) fit() (list []string, changed bool) {
 	limit := c.cfg.MaxRequestSize
 	most := limit - c.nodeSize
 	if over := k.names.total - most; over > 0 && c.store.Shed(id, id.TypeURL, over+limit/8) {
-		subs, _ := c.store.TakeDemand(id) // what is to begin anew was asked for before
+		subs, _ := c.store.TakeDemand(id) // names that begin anew were asked for before
 		k.take(subs)
 	}
 	out, in := k.names.fit(most, min(most/8, answerRoom), k.names.total <= most, k.list)

@@ -20,8 +20,8 @@ type query struct {
 	stream  wire.StreamID // which has the type's service
 	typeURL string
 	names   []string           // nil: everything, by an empty list
-	held    map[string]content // incremental: what was delivered of it
-	// sure: an answer is owed. Otherwise there may be nothing of what it asks for.
+	held    map[string]content // incremental: the content that was delivered
+	// sure: an answer is owed. Otherwise there may be no such resource.
 	sure bool
 }
 
@@ -51,7 +51,7 @@ var (
 	errStood     = errors.New("the stream stood for long enough")
 )
 
-// refusedBy reports whether an error is a server's own word about what was asked of it, and not
+// refusedBy reports whether an error is a server's own answer to the request, and not
 // that of a connection that broke, or of a proxy whose server is gone. The relay's own reasons
 // are no statuses. The codes that are left out are about the stream's life.
 func refusedBy(err error) bool {
@@ -80,8 +80,7 @@ func (q *query) contradicts(answer *wire.Response) (name string, found bool) {
 	return "", false
 }
 
-// content is what is known of a resource that the control plane delivered: its version, and
-// the sum of its payload.
+// content is the version of a resource that the control plane delivered, and the sum of its payload.
 type content struct {
 	version string
 	sum     uint64

@@ -85,7 +85,7 @@ func (a *streamAsker) request(q *query) request {
 	return req
 }
 
-// failedQuery says what the end of the stream of a query means.
+// failedQuery returns the error for the end of the stream of a query.
 func failedQuery(ctx context.Context, err error, t terms) error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errStood):

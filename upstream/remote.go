@@ -31,7 +31,7 @@ type remote struct {
 	anew     bool      // the links began anew because Upstream.reuses was set
 }
 
-// client is what differs between streams and polls beyond a link. All methods but tell are
+// client has the differences between streams and polls beyond a link. All methods but tell are
 // called by the session's owner.
 type client interface {
 	// serves reports whether the server can be asked for a stream's type.
@@ -39,7 +39,7 @@ type client interface {
 	// connect begins a link at l.endpoint, in the background. It gives nil if nothing is
 	// wanted any more.
 	connect(l *line) (link, error)
-	// sent is what the control plane delivered. opening is the first request of a link, which another
+	// sent has the resources that the control plane delivered. opening is the first request of a link, which another
 	// server may be asked too.
 	sent() *delivered
 	opening(l *line) *query
@@ -55,7 +55,7 @@ type client interface {
 	end()
 }
 
-// refusals says what a server that refuses a type means.
+// refusals says how the relay treats a server that refuses a type.
 type refusals struct {
 	backoff time.Duration // how far the back-off of the type grows
 	answer  bool          // the refusal is an answer: the server is there

@@ -33,12 +33,12 @@ type endpoint struct {
 	pace pace // guarded by pool.mu: of the connections that are made from now on (UPS-1)
 }
 
-// replica is one server of an endpoint: one address of its name, or what the endpoint says
+// replica is one server of an endpoint: one address of its name, or the endpoint itself
 // where that is no name. A name is a replica too until it was looked up.
 type replica struct {
 	// Immutable after newReplica.
 	endpoint *endpoint
-	address  string  // what is dialled
+	address  string  // the address to dial
 	name     string  // for operators
 	answers  answers // has a lock of its own
 
@@ -50,7 +50,7 @@ type replica struct {
 	failed time.Time // when it was last found unreachable, zero if it was reached since
 }
 
-// newEndpoint reads an entry of Config.Endpoints. byName reports whether what dials looks a
+// newEndpoint reads an entry of Config.Endpoints. byName reports whether the dialer looks a
 // host up by itself: then it is one replica.
 func newEndpoint(priority int, target string, byName func(target string) bool) *endpoint {
 	e := &endpoint{priority: priority, target: target, wake: notify.New(), looked: true}
@@ -92,7 +92,7 @@ func (x *replica) provisional() bool { return x.endpoint.host != "" && x.address
 const rotation = 5 * time.Minute
 
 // set takes up the addresses of the name, of which there is one at least. It reports whether
-// they are others than before. changes is what joined is to be of those that are new. The
+// they are others than before. changes is the value of joined for new replicas. The
 // caller holds replicas.mu.
 func (e *endpoint) set(addresses []netip.Addr, changes uint64) (changed bool) {
 	was, at := make(map[string]*replica, len(e.replicas)), time.Now()

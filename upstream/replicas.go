@@ -31,9 +31,9 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// replicas are the servers of an upstream. It follows the addresses of names, and is what
-// the sessions tell each other of the servers, so that a thousand scopes do not find out by
-// themselves that one is gone. Its methods may be called from any goroutine.
+// replicas are the servers of an upstream. It follows the addresses of names. Sessions tell
+// each other through it that a server is gone, so that a thousand scopes do not find out by
+// themselves. Its methods may be called from any goroutine.
 type replicas struct {
 	// Immutable after newReplicas.
 	groups   []*group // by priority
@@ -193,7 +193,7 @@ func sleepUntil(ctx context.Context, d time.Duration, rung <-chan struct{}) {
 	}
 }
 
-// looked takes up what a look-up gave. A name that has no address, or cannot be looked up,
+// looked takes up the result of a look-up. A name that has no address, or cannot be looked up,
 // keeps those that it had.
 func (a *replicas) looked(e *endpoint, addresses []netip.Addr, err error) {
 	a.mu.Lock()
@@ -224,7 +224,7 @@ func (a *replicas) ring() {
 	}
 }
 
-// tell has all sessions look at what the upstream knows now.
+// tell has all sessions look at the upstream's replicas again.
 func (a *replicas) tell() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

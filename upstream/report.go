@@ -10,7 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// report is what a session tells of itself: to its observer, and to callers that ask for
+// report has the events and the state of a session: for its observer, and for callers that ask for
 // its Status.
 type report struct {
 	obs   Observer
@@ -117,7 +117,7 @@ func (r *report) noteRejected(typeURL, nonce string, reason error, at time.Time)
 	r.note(func(st *Status) { st.LastRejection = rejection })
 }
 
-// cached says what is cached, and served, after a response was rejected for a reason.
+// cached returns the words for what clients are served after a response was rejected for a reason.
 func cached(reason error) string {
 	if _, clients := errors.AsType[*clientError](reason); clients {
 		return "what the response brought: a client rejected it, others may use it"

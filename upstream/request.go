@@ -21,8 +21,8 @@ const wildcard = "*"
 // (SUB-3), which [everything] asks for.
 //
 // The versions are in the first request, where alone a server reads them. Servers
-// take what is listed there and not subscribed to in the same request for not
-// wanted, and say that it is removed. So if not all fits into one request, the
+// take a name that is listed there and not subscribed to in the same request for not
+// wanted, and answer that it is removed. So if not all fits into one request, the
 // collections come first, whose members are listed, then the names that are held,
 // and versions of names that are left for a later request are left out.
 func requests(sub wire.Subscription, reserved, limit int) []*discoveryv3.DeltaDiscoveryRequest {
@@ -91,10 +91,10 @@ type splitter struct {
 	out         []*discoveryv3.DeltaDiscoveryRequest
 }
 
-// stringSize is what a name takes in a request; its tag takes one byte.
+// stringSize is the bytes that a name takes in a request; its tag takes one byte.
 func stringSize(s string) int { return 1 + protowire.SizeBytes(len(s)) }
 
-// versionSize is what an entry of initial_resource_versions takes.
+// versionSize is the bytes that an entry of initial_resource_versions takes.
 func versionSize(name, version string) int {
 	return 1 + protowire.SizeBytes(stringSize(name)+stringSize(version))
 }
@@ -164,7 +164,7 @@ func collection(name string) bool {
 	return err == nil && keyer.IsGlob(key)
 }
 
-// maxNameRoom is what is kept free beside the versions for the first name.
+// maxNameRoom is the bytes that are kept free beside the versions for the first name.
 const maxNameRoom = 64 << 10
 
 // versionsLimit is how many bytes of versions fit into the first request of a

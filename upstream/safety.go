@@ -8,7 +8,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
-// safety keeps a panic of a session to what caused it (SUR-6). Any goroutine may use it.
+// safety keeps a panic to the session that caused it (SUR-6). Any goroutine may use it.
 type safety struct {
 	panics *logs.Panics // nil: no panic is caught
 	told   func()       // of SessionConfig.Suspect; may be nil
@@ -21,7 +21,7 @@ func (s safety) suspect() {
 	}
 }
 
-// try does a part of what has to be done whether other parts panic or not.
+// try does one part of the work, whether other parts panic or not.
 func (s safety) try(part logs.Part, f func()) { _ = s.panics.Do(part, f) }
 
 // apply has the Store take a response. A panic rejects the response. The Store may have taken some
@@ -46,5 +46,5 @@ type partlyTakenError struct{ err *logs.PanicError }
 func (p partlyTakenError) Error() string { return p.err.Error() }
 func (p partlyTakenError) Unwrap() error { return p.err }
 
-// Partial reports that what came before the fault is cached.
+// Partial reports that the resources before the fault are cached.
 func (partlyTakenError) Partial() bool { return true }

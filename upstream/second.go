@@ -42,7 +42,7 @@ func (c *grpcClient) good(id wire.StreamID) bool {
 	return l != nil && l.serving() && l.established
 }
 
-// mergeStreams has the first stream carry what the second would.
+// mergeStreams has the first stream carry the subscriptions of the second.
 func (c *grpcClient) mergeStreams(l *line, err *ConnectionError) {
 	l.end(err.Reason)
 	l.welcome() // the other stream serves the type

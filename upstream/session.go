@@ -18,13 +18,13 @@ import (
 
 // SessionConfig describes a session.
 type SessionConfig struct {
-	// Node is what the control plane is shown (STR-2, AGG-3). It must not change
+	// Node is the node that the control plane is shown (STR-2, AGG-3). It must not change
 	// afterwards. Files are shown none.
 	Node *corev3.Node
 	// NodeSize is the size of the node's encoding in bytes, if it is known; 0: it is not. To find
 	// it out takes long for a large node.
 	NodeSize int
-	// Scope is what logs and Status call the session.
+	// Scope is the name of the session in logs and Status.
 	Scope string
 	// Key tells the session from others of the upstream: its replica is chosen by it. If it is
 	// empty, the scope does so.
@@ -44,7 +44,7 @@ type SessionConfig struct {
 }
 
 // Session fills one Store for one scope of an upstream: over streams, by polls, or from
-// files. It is the loop that all of them share. What differs is the source's.
+// files. It is the loop that all of them share. The differences are the source's.
 type Session struct {
 	// Immutable after NewSession.
 	store  Store
@@ -71,7 +71,7 @@ type source interface {
 	// begin says that Run has begun, until ctx ends; end that it is over.
 	begin(ctx context.Context)
 	end()
-	// reconcile asks for what the Store wants now.
+	// reconcile asks for the Store's demand.
 	reconcile()
 	// urgent reports whether something of a stream is to be asked for at once, and not
 	// after the batch time (UPS-3).
@@ -84,7 +84,7 @@ type source interface {
 	elapse(now time.Time)
 	// settling is called before the Store settles.
 	settling(now time.Time)
-	// review is called after everything else, and returns what the session is in.
+	// review is called after everything else, and returns the session's state.
 	review() State
 	// tell is Session.Tell.
 	tell(w ack.Outcome)
@@ -105,7 +105,7 @@ func newSession(cfg SessionConfig, upstream, endpoint string, log *slog.Logger, 
 // Status may be called from any goroutine.
 func (s *Session) Status() Status { return s.report.Status() }
 
-// Tell tells the session what became of content with a client (ACK-7). Streams hold ACKs
+// Tell tells the session the outcome of content at a client (ACK-7). Streams hold ACKs
 // until then. Polls and files wait for no client: the next poll acknowledges. Tell may be
 // called from any goroutine, and does not block.
 func (s *Session) Tell(w ack.Outcome) { s.source.tell(w) }
@@ -132,7 +132,7 @@ func (s *Session) Run(ctx context.Context) error {
 }
 
 // begin runs the loop. A panic in it ends the session with a [*logs.PanicError], and its streams:
-// what it knows of itself may be wrong. Another session may take its place (SUR-6).
+// its own state may be wrong. Another session may take its place (SUR-6).
 func (s *Session) begin(ctx context.Context) (err error) {
 	defer s.safety.panics.Catch(logs.PartSession, func(e *logs.PanicError) {
 		s.safety.suspect()
@@ -145,7 +145,7 @@ func (s *Session) begin(ctx context.Context) (err error) {
 func (s *Session) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	s.reconcile() // the store may hold what another session left
+	s.reconcile() // the store may hold the resources of an earlier session
 	for {
 		s.report.turn(s.source.review())
 		if at := notify.Earlier(notify.Earlier(s.batchAt, s.settleAt), s.source.next()); at.IsZero() {
@@ -208,7 +208,7 @@ func (s *Session) gather(now time.Time) {
 	}
 }
 
-// reconcile asks for what the Store wants now, and has the Store settle in any case. Links do so only when they
+// reconcile asks for the Store's demand, and has the Store settle in any case. Links do so only when they
 // take something, and there may be none: ttls run without a stream (TTL-2), and the holds of operators end (GATE-4).
 func (s *Session) reconcile() {
 	s.settled = false

@@ -27,15 +27,15 @@ type stateDialect struct {
 	fullState map[string]bool
 	perType   bool
 	types     map[string]*stateType
-	round     int // of what the Store had to say; see begin
+	round     int // of the Store's changes; see begin
 	// owed are the types of which the request for the last change was put off, with the
 	// round in which it was.
 	owed map[string]int
-	// checks: the server is asked for what it may have left out, on another stream.
+	// checks: the server is asked for resources that it may have left out, on another stream.
 	checks bool
 	// shed has the Store let go of names of a type that nobody watches, of about as
-	// many bytes, and reports whether there were any: they come with what the Store has
-	// to say next (RES-17).
+	// many bytes, and reports whether there were any: they come with the Store's
+	// next changes (RES-17).
 	shed func(typeURL string, bytes int) bool
 	// leftOut tells the Store for which names there is no room, and for which there is some again.
 	leftOut func(typeURL string, out, in []string)
@@ -106,7 +106,7 @@ func (t *stateType) bare(typeURL string) *discoveryv3.DiscoveryRequest {
 	return &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, VersionInfo: t.version, ResponseNonce: t.nonce}
 }
 
-// request says what is wanted now, as far as there is room.
+// request asks for the demand of a type, as far as there is room.
 func (t *stateType) request(typeURL string) *discoveryv3.DiscoveryRequest {
 	r := t.bare(typeURL)
 	if !t.legacy {
@@ -137,8 +137,8 @@ func (t *stateType) say(r *discoveryv3.DiscoveryRequest) request {
 	return r
 }
 
-// anew is what to say first where names are asked for again that were said last (TTL-5),
-// nil elsewhere: what names them as before is no question. A list without them comes in
+// anew is the list to send first where names are asked for again that the last list had (TTL-5),
+// nil elsewhere: a server does not answer the same list again. A list without them comes in
 // between, if only the empty one, which is no wildcard after a name (SUB-2).
 func (t *stateType) anew(typeURL string) request {
 	again := func(name string) bool { _, ok := t.again[name]; return ok }
@@ -150,7 +150,7 @@ func (t *stateType) anew(typeURL string) request {
 	return t.say(r)
 }
 
-// ask says what is wanted of a type now, as far as there is room. size is that of a request with all names.
+// ask asks for the demand of a type, as far as there is room. size is that of a request with all names.
 func (d *stateDialect) ask(typeURL string, size int) (out []request) {
 	t := d.types[typeURL]
 	if d.fit(t, typeURL, size); t.pointless() {
@@ -165,7 +165,7 @@ func (d *stateDialect) ask(typeURL string, size int) (out []request) {
 	return append(out, t.say(t.request(typeURL)))
 }
 
-// subscribe gives one request: there is no word for a part of what is wanted. Where it would be
+// subscribe gives one request: the variant cannot send a part of a list. Where it would be
 // too large, names that nobody watches are let go first, and it waits for that. If that does not
 // suffice, the newest names are left out (see fit).
 func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []request {
@@ -204,8 +204,8 @@ func (d *stateDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 	return append(out, d.ask(sub.TypeURL, size)...)
 }
 
-// begin begins a round. What is put off between two rounds belongs to the one before, as
-// what the Store was to let go of comes with the next.
+// begin begins a round. A request that is put off between two rounds belongs to the one before, as
+// the names that the Store lets go of come with the next.
 func (d *stateDialect) begin() {
 	d.round++
 	for _, t := range d.types {
@@ -213,8 +213,8 @@ func (d *stateDialect) begin() {
 	}
 }
 
-// flush says what was put off in an earlier round, if nothing that came since made it
-// be said: the names that were to be let go may be wanted again.
+// flush sends the requests that were put off in an earlier round, unless a later change has sent
+// them: the names that were to be let go may be wanted again.
 func (d *stateDialect) flush() (out []request) {
 	for _, typeURL := range slices.Sorted(maps.Keys(d.owed)) {
 		switch {
@@ -260,7 +260,7 @@ func (t *stateType) pointless() bool {
 	return t.said && len(t.again) == 0 && t.saysAll()
 }
 
-// saysAll reports whether what was said last is all that has room now.
+// saysAll reports whether the last list has all names for which there is room now.
 func (t *stateType) saysAll() bool {
 	return len(t.wanted.changed) == 0 && len(t.last) == len(t.wanted.list) && (len(t.wanted.list) == 0 || &t.last[0] == &t.wanted.list[0])
 }
@@ -273,8 +273,8 @@ func (d *stateDialect) tell(t *stateType, typeURL string, size int) {
 	}
 }
 
-// answer repeats what is wanted, or where a request is put off for its size, what was
-// said last.
+// answer repeats the list of the demand, or where a request is put off for its size, the last
+// list.
 func (d *stateDialect) answer(e envelope, reason error) request {
 	t := d.types[e.typeURL]
 	if t == nil || !t.said {
@@ -298,7 +298,7 @@ func (d *stateDialect) answer(e envelope, reason error) request {
 	return t.say(r)
 }
 
-// answerUnasked answers what the server sends of a type that it was not asked for (SUB-13). It keeps no version: the
+// answerUnasked answers a response for a type that the server was not asked for (SUB-13). It keeps no version: the
 // first request for the type has the server send all of it again. There is none if the first request is put off, or
 // the stream is that of another type.
 func (d *stateDialect) answerUnasked(e envelope, reason error) request {
@@ -318,7 +318,7 @@ func (d *stateDialect) answerUnasked(e envelope, reason error) request {
 	return r
 }
 
-// came notes what a response has that was applied.
+// came notes the resources of a response that was applied.
 func (d *stateDialect) came(r *wire.Response) {
 	if t := d.types[r.TypeURL]; t != nil {
 		t.heard = true
@@ -327,7 +327,7 @@ func (d *stateDialect) came(r *wire.Response) {
 	}
 }
 
-// behind is what is said behind an answer: all names, if that left some out.
+// behind is the list to send behind an answer: all names, if the answer left some out.
 func (d *stateDialect) behind(typeURL string) []request {
 	t := d.types[typeURL]
 	if t == nil || t.legacy || d.owes(typeURL) || len(t.last) == len(t.wanted.list) {

@@ -34,7 +34,7 @@ func (a *addedNames) want(name string) {
 
 func (a *addedNames) leave(name string) { delete(a.names, name) }
 
-// came notes what a response has.
+// came notes the resources of a response.
 func (a *addedNames) came(resources []*wire.Resource) {
 	if len(a.names) > 0 {
 		for _, r := range resources {
@@ -132,7 +132,7 @@ func (k *streamLink) askAdded(typeURL string, t *stateType) {
 	})
 }
 
-// askedAdded takes what came of it: of the names, the stream has not answered some by now. What it delivered is newer.
+// askedAdded takes the result: of the names, the stream has not answered some by now. Resources of the stream are newer.
 func (k *streamLink) askedAdded(typeURL string, t *stateType, answer *wire.Response, err error) {
 	if !k.line.serving() {
 		return
@@ -159,7 +159,7 @@ func (k *streamLink) askedAdded(typeURL string, t *stateType, answer *wire.Respo
 	k.awaitAdded(typeURL, now)
 }
 
-// takeAdded hands the Store what an answer has of the names that were added.
+// takeAdded hands the Store the resources of an answer whose names were added.
 func (k *streamLink) takeAdded(t *stateType, answer *wire.Response, now time.Time) {
 	c, asked := k.client, len(t.added.asked)
 	found := *answer

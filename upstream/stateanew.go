@@ -61,7 +61,7 @@ func (a *anewNames) want(name string, again bool) {
 	delete(a.older, name)
 }
 
-// came notes what a response has.
+// came notes the resources of a response.
 func (a *anewNames) came(resources []*wire.Resource) {
 	if len(a.wanted) == 0 {
 		return

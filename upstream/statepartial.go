@@ -18,7 +18,7 @@ type doubt struct {
 
 	envelope envelope
 	lacks    []string
-	behind   []arrival // what the session had before the stream waited
+	behind   []arrival // resources that the session had before the stream waited
 }
 
 // arrival is a response with the time at which it came.
@@ -30,7 +30,7 @@ type arrival struct {
 // settled reports whether lists that lack something are taken as they are.
 func settled(m manner) bool { return m == wholeLists || m == oneStreamOnly }
 
-// mayLack reports whether what a list lacks may be there all the same. What a stream is sent first of a type is
+// mayLack reports whether resources that a list lacks may be there all the same. What a stream is sent first of a type is
 // an answer to a request without a version, and has all.
 func (d *stateDialect) mayLack(r *wire.Response) bool {
 	t := d.types[r.TypeURL]
@@ -41,7 +41,7 @@ func (d *stateDialect) mayLack(r *wire.Response) bool {
 	return !all
 }
 
-// doubts reports whether a response waits until it is known what is gone of what it lacks.
+// doubts reports whether a response waits until it is known which of the resources that it lacks are gone.
 func (k *streamLink) doubts(r *wire.Received, e envelope, at time.Time) bool {
 	d, state := k.dialect.(*stateDialect)
 	if !state || !d.mayLack(&r.Response) || settled(k.client.remote.up.lists.of(k.line.replica, e.typeURL)) {
@@ -100,7 +100,7 @@ func (k *streamLink) decide(answer *wire.Response, err error) {
 	}
 }
 
-// conclude decides what a list removes: what the other stream does not have either. Without an answer it is all that the
+// conclude decides which resources a list removes: those that the other stream does not have either. Without an answer it is all that the
 // list lacks, unless the server is known to send less than there is: then it is nothing, and the stream is to begin anew.
 func (k *streamLink) conclude(d *doubt, answer *wire.Response, err error) {
 	c, l, r := k.client, k.line, &d.response.Response

@@ -58,7 +58,7 @@ func newStateNames(size func(name string) int) stateNames {
 	}
 }
 
-// add notes that a name is wanted. If it was left out, that is decided anew: whoever asks for it again is told so again.
+// add notes that a name is wanted. If it was left out, that is decided anew: a client that asks for it again is told so again.
 func (t *stateNames) add(name string) {
 	if p, there := t.names[name]; there {
 		if p.room == lacksRoom {

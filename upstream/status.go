@@ -2,7 +2,7 @@ package upstream
 
 import "time"
 
-// State is what a session is in.
+// State is the state of a session.
 type State string
 
 // The states of a session.
@@ -23,7 +23,7 @@ const (
 	StateConnected State = "connected"
 )
 
-// Freshness says how old what a session has may be.
+// Freshness says how old the resources of a session may be.
 type Freshness struct {
 	LastResponse time.Time // zero before the first
 	// Stale is since when the session may have missed changes: from the last answer on, if
@@ -72,7 +72,7 @@ type Replica struct {
 	Answered         time.Time // when it last answered; zero before the first time
 }
 
-// standing is what a line counts for in the State of its session.
+// standing is the weight of a line in the State of its session.
 type standing struct {
 	aside   bool // not wanted or not waited for, so that the rest does not matter
 	refused bool // the server may not serve the type

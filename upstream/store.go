@@ -38,7 +38,7 @@ type Store interface {
 	// whose members they may be, are left out for that type (RES-14).
 	Restart(stream wire.StreamID, versionsLimit int) []wire.Subscription
 
-	// TakeDemand returns what changed since Restart or the last TakeDemand, in the
+	// TakeDemand returns the changes since Restart or the last TakeDemand, in the
 	// order in which it is to be written. What it unsubscribes is dropped from
 	// the cache now, so it is called only when the result is written next. A
 	// subscription with neither names to subscribe nor to unsubscribe is never
@@ -62,7 +62,7 @@ type Store interface {
 	Unasked(stream wire.StreamID) []string
 
 	// OneStream says whether the server refuses a second stream beside one: then that
-	// carries what else both would. The second is not open, or neither is.
+	// carries the subscriptions of both. The second is not open, or neither is.
 	OneStream(stream wire.StreamID, one bool)
 
 	// Shed lets go of names of a type that nobody watches, of about as many bytes, and
@@ -97,7 +97,7 @@ type Store interface {
 	Sequence() uint64
 	Heard() (heard, again bool)
 
-	// Lost says that the stream ended, for whatever reason.
+	// Lost says that the stream ended, for any reason.
 	Lost(stream wire.StreamID)
 
 	// Settle ends the quiet time of collections (RES-14) that were answered long

@@ -57,7 +57,7 @@ func newStream(ctx context.Context, c *conn, api APIType, method string, s *Sess
 	return st
 }
 
-// handler is what the owner makes of a stream's events.
+// handler has the owner's reactions to a stream's events.
 type handler struct {
 	opened   func()
 	response func(r *wire.Received, at time.Time)
@@ -124,7 +124,7 @@ func (st *stream) await() {
 	}
 }
 
-// stop ends the stream, whatever it is blocked in, and waits for its
+// stop ends the stream, also one that is blocked, and waits for its
 // goroutines. Nothing is told afterwards.
 func (st *stream) stop() {
 	st.cancel()
@@ -195,7 +195,7 @@ func (st *stream) take() (out []outgoing, onIdle func()) {
 	return out, onIdle
 }
 
-// send writes what is queued until the stream ends.
+// send writes queued requests until the stream ends.
 func (st *stream) send(cs grpc.ClientStream) {
 	defer st.panics.Catch(logs.PartUpstream, func(e *logs.PanicError) { st.abort(e) })
 	for {

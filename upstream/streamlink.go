@@ -16,7 +16,7 @@ import (
 const drainTime = time.Second
 
 // streamLink is a line's xDS stream from the attempt to open it to its end. It belongs to
-// the session's owner. What the variant writes is its dialect's.
+// the session's owner. The requests of the variant are its dialect's.
 type streamLink struct {
 	client  *grpcClient
 	line    *line
@@ -27,7 +27,7 @@ type streamLink struct {
 	added   map[string]time.Time // when names of a type that is asked for were last added (UPS-3)
 	opening *query               // the first request
 	doubt   *doubt               // the stream waits until that is decided
-	unsure  bool                 // the stream is to begin anew, which shows what is there
+	unsure  bool                 // the stream is to begin anew, which shows which resources there are
 	unheard map[string]*unheard  // wildcards that are not answered, by type
 	nacks   nacks
 }
@@ -144,7 +144,7 @@ func (k *streamLink) ask(sub wire.Subscription) {
 	}
 }
 
-// owes notes what the server owes for a subscription that was written. One that presents versions is owed nothing, and in the
+// owes notes the answer that the server owes for a subscription that was written. One that presents versions is owed nothing, and in the
 // state of the world neither is one of which something is held: a relay that begins may leave it unanswered for
 // long (RES-2).
 func (k *streamLink) owes(sub wire.Subscription, first bool, now time.Time) {
@@ -192,7 +192,7 @@ func (k *streamLink) write(req request, kind RequestKind) {
 	k.stream.enqueue(outgoing{req: req, kind: kind})
 }
 
-// drain has the server end the stream once it has read what was written.
+// drain has the server end the stream once it has read all requests.
 func (k *streamLink) drain() {
 	k.stream.enqueue(outgoing{})
 	k.line.draining = true
@@ -357,7 +357,7 @@ func (k *streamLink) release(typeURL string) {
 	}
 }
 
-// answer acknowledges a response, or rejects it for a reason. What waits of the type goes before.
+// answer acknowledges a response, or rejects it for a reason. A waiting answer of the type goes before.
 func (k *streamLink) answer(e envelope, reason error, at time.Time) {
 	if reason != nil {
 		k.client.report.noteRejected(e.typeURL, e.nonce, reason, at)

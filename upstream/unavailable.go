@@ -38,8 +38,8 @@ func (w *warnings) level(now time.Time) slog.Level {
 	return slog.LevelWarn
 }
 
-// summary gives the level of one line about types, of which there are some, and what it
-// says of them, whatever their number. It sorts them.
+// summary gives the level of one line about types, of which there is one at least, and its
+// text. It sorts them.
 func (r *report) summary(types []string) (slog.Level, slog.Attr) {
 	slices.Sort(types)
 	// A group without a name is as if its attributes stood by themselves.

@@ -15,7 +15,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 )
 
-// Upstream is one control plane of servers: its endpoints, and what its sessions share. Its
+// Upstream is one control plane of servers: its endpoints, and the state that its sessions share. Its
 // methods may be called from any goroutine.
 type Upstream struct {
 	// Immutable after New.
@@ -39,7 +39,7 @@ type Upstream struct {
 // transport has the connections to the endpoints of an upstream, for streams or for polls.
 // Any goroutine may call its methods.
 type transport interface {
-	// client makes the client of a session, and says what a refusal of a type means.
+	// client makes the client of a session, and says how a refusal of a type is treated.
 	client(r *remote, cfg SessionConfig) (client, refusals)
 	// reach connects to a replica before ctx or the connect timeout ends, and holds the
 	// connection until release is called. The error is that it cannot be reached.
@@ -77,7 +77,7 @@ func New(cfg Config) (*Upstream, error) {
 	return u, nil
 }
 
-// Contain has panics caught in what the sessions share (SUR-6). It is to be called before the first
+// Contain has panics caught in the code that the sessions share (SUR-6). It is to be called before the first
 // session is made.
 func (u *Upstream) Contain(p *logs.Panics) {
 	u.panics, u.entrance.panics, u.replicas.panics = p, p, p
@@ -117,7 +117,7 @@ func (u *Upstream) NewSession(cfg SessionConfig) (*Session, error) {
 // last. Names are not looked up before the first session runs.
 func (u *Upstream) Replicas() []Replica { return u.replicas.list() }
 
-// nodeSize is what a session's node takes as a field of a request.
+// nodeSize is the bytes that a session's node takes as a field of a request.
 func nodeSize(cfg SessionConfig) int { return 1 + protowire.SizeBytes(cfg.NodeSize) }
 
 // Causes says of each replica that does not answer why it did not when it was last tried.

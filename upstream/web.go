@@ -46,7 +46,7 @@ func (w *web) door(name string) *http.Transport {
 		// Each type of each scope has a poll under way, or soon again.
 		MaxIdleConnsPerHost: streamsPerConn,
 		IdleConnTimeout:     2*w.cfg.Poll.Interval + time.Minute,
-		DisableCompression:  true, // the limit is for what was decoded, and must be for what is sent
+		DisableCompression:  true, // the limit is for decoded bytes, and must be for bytes on the wire
 	}
 }
 

@@ -25,12 +25,12 @@ const (
 // explicitAfter is how long a first request that names nothing may stay unanswered, before "*" is asked for.
 const explicitAfter = 5 * time.Second
 
-// wildcards is what the servers of an upstream make of first requests that name nothing. Its methods may be called from
+// wildcards has how the servers of an upstream answer first requests that name nothing. Its methods may be called from
 // any goroutine.
 type wildcards struct {
 	form     WildcardForm
 	answered atomic.Bool // such a request was, for any type
-	needed   atomic.Bool // "*" brought what such a request did not
+	needed   atomic.Bool // "*" brought resources that such a request did not
 }
 
 // of is the form in which a stream that begins asks: auto stands for both, one behind the other.
