@@ -127,17 +127,17 @@ func (t *Table) check() (resources, bytes int64, err error) {
 	return resources, bytes, c.Err()
 }
 
-func (i *demand) check(c *Checker, pending map[*demand]bool) {
-	name := i.name()
-	c.That((i.pending > 0) == pending[i], "%q: pending at %d, listed %t", name, i.pending, pending[i])
+func (d *demand) check(c *Checker, pending map[*demand]bool) {
+	name := d.name()
+	c.That((d.pending > 0) == pending[d], "%q: pending at %d, listed %t", name, d.pending, pending[d])
 	// The other way around it may just have been taken out, to be evicted.
-	listed, vacant := i.table.store.cache.lists(i)
-	c.That(i.idle || !listed, "%q is in the LRU, but not idle", name)
-	c.That(vacant == (listed && i.table.store.vacant.has(i)), "%q is in the LRU: %t, as vacant: %t", name, listed, vacant)
-	c.That(!i.evicting || !i.subscribedTo(), "%q has subscribers and is evicted", name)
-	c.That(!(i.idle && i.subscribedTo()), "%q has subscribers and is idle", name)
-	c.That(i.subscribedTo() || i.idle || i.evicting, "%q has no subscribers, and is neither idle nor evicted", name)
-	c.That(!i.evicting || i.pending > 0, "%q is evicted, but the server is not told", name)
+	listed, vacant := d.table.store.cache.lists(d)
+	c.That(d.idle || !listed, "%q is in the LRU, but not idle", name)
+	c.That(vacant == (listed && d.table.store.vacant.has(d)), "%q is in the LRU: %t, as vacant: %t", name, listed, vacant)
+	c.That(!d.evicting || !d.subscribedTo(), "%q has subscribers and is evicted", name)
+	c.That(!(d.idle && d.subscribedTo()), "%q has subscribers and is idle", name)
+	c.That(d.subscribedTo() || d.idle || d.evicting, "%q has no subscribers, and is neither idle nor evicted", name)
+	c.That(!d.evicting || d.pending > 0, "%q is evicted, but the server is not told", name)
 }
 
 func (coll *Collection) check(key string, c *Checker) {

@@ -120,9 +120,9 @@ func (t *Table) allDemands() iter.Seq[*demand] {
 }
 
 // runs reports whether the relay still waits for the answer.
-func (k clock) runs() bool {
-	i := k.demand
-	return i.subscribed && i.asked == k.number && i.alive() && i.open()
+func (c clock) runs() bool {
+	i := c.demand
+	return i.subscribed && i.asked == c.number && i.alive() && i.open()
 }
 
 // Awaited reports whether the server may soon name members (RES-2): it is not done, and was asked

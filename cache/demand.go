@@ -31,130 +31,130 @@ type demand struct {
 }
 
 // name is what goes upstream: the canonical spelling, which serves all clients (NAME-3).
-func (i *demand) name() string {
-	if i.coll != nil {
-		return i.coll.key
+func (d *demand) name() string {
+	if d.coll != nil {
+		return d.coll.key
 	}
-	return i.entry.key
+	return d.entry.key
 }
 
 // subscribedTo reports whether a client subscribes to it, or it is pinned.
-func (i *demand) subscribedTo() bool {
-	if i.coll != nil {
-		return len(i.coll.followers) > 0 || i.coll.pinned
+func (d *demand) subscribedTo() bool {
+	if d.coll != nil {
+		return len(d.coll.followers) > 0 || d.coll.pinned
 	}
-	return i.entry.wanted()
+	return d.entry.wanted()
 }
 
 // kept reports whether the demand may stay idle. A name that does not exist may not, and neither
 // may content that is not to be cached (TTL-5). A name that the server does not answer may stay: a
 // returning client need not wait again (ABS-3).
-func (i *demand) kept() bool {
-	if i.table.unheard() {
+func (d *demand) kept() bool {
+	if d.table.unheard() {
 		return false // clients may invent any number of types
 	}
-	return !i.passing() && (i.coll != nil || i.entry.state == Present || i.entry.Open())
+	return !d.passing() && (d.coll != nil || d.entry.state == Present || d.entry.Open())
 }
 
 // subscribe records that the server is asked for it now, and returns the name to ask for.
-func (i *demand) subscribe(now time.Time) string {
-	i.subscribed, i.again, i.repeats, i.waits = true, false, false, false
-	i.opening, i.unlisted = false, false
-	i.leaveOut(false)
-	i.startClock(now)
-	return i.name()
+func (d *demand) subscribe(now time.Time) string {
+	d.subscribed, d.again, d.repeats, d.waits = true, false, false, false
+	d.opening, d.unlisted = false, false
+	d.leaveOut(false)
+	d.startClock(now)
+	return d.name()
 }
 
 // leaveOut records whether requests have no room for a name.
-func (i *demand) leaveOut(out bool) {
-	if i.leftOut == out {
+func (d *demand) leaveOut(out bool) {
+	if d.leftOut == out {
 		return
 	}
-	i.leftOut = out
+	d.leftOut = out
 	if out {
-		i.table.demands.leftOut++
+		d.table.demands.leftOut++
 	} else {
-		i.table.demands.leftOut--
+		d.table.demands.leftOut--
 	}
 }
 
 // empty reports whether the relay holds nothing because of it.
-func (i *demand) empty() bool {
-	if i.coll != nil {
-		return i.coll.log.live.len == 0
+func (d *demand) empty() bool {
+	if d.coll != nil {
+		return d.coll.log.live.len == 0
 	}
-	return i.entry.res == nil
+	return d.entry.res == nil
 }
 
 // want makes sure that the server is asked, and that nothing evicts the demand. It cancels an
 // eviction whose unsubscribe was not taken yet.
-func (i *demand) want() {
-	if i.idle && i.subscribed && i.open() {
-		i.table.store.demandSignal.send() // the session asks anew when to Settle: a client waits now (makeRoom)
+func (d *demand) want() {
+	if d.idle && d.subscribed && d.open() {
+		d.table.store.demandSignal.send() // the session asks anew when to Settle: a client waits now (makeRoom)
 	}
-	i.leaveIdle()
-	i.stay()
-	if !i.subscribed {
-		i.mark()
+	d.leaveIdle()
+	d.stay()
+	if !d.subscribed {
+		d.mark()
 	}
 }
 
 // leaveIdle takes it out of the LRU, if it is there.
-func (i *demand) leaveIdle() {
-	if i.idle {
-		i.idle = false
-		i.table.store.cache.removeIdle(i)
-		i.table.demands.leaveIdle(i)
+func (d *demand) leaveIdle() {
+	if d.idle {
+		d.idle = false
+		d.table.store.cache.removeIdle(d)
+		d.table.demands.leaveIdle(d)
 	}
 }
 
 // review notes whether it is vacant: idle, and there is nothing to keep.
-func (i *demand) review() {
-	s := i.table.store
-	if i.vacant() {
-		s.vacant.add(i, len(i.name()))
-		s.cache.addVacant(i, len(i.name()))
-	} else if s.vacant.remove(i) {
-		s.cache.removeVacant(i)
+func (d *demand) review() {
+	s := d.table.store
+	if d.vacant() {
+		s.vacant.add(d, len(d.name()))
+		s.cache.addVacant(d, len(d.name()))
+	} else if s.vacant.remove(d) {
+		s.cache.removeVacant(d)
 	}
 }
 
 // vacant reports whether it is an idle name without an answer, or an idle collection without members. Names of
 // which the server said that there is nothing are not idle (kept).
-func (i *demand) vacant() bool { return i.idle && i.empty() }
+func (d *demand) vacant() bool { return d.idle && d.empty() }
 
 // stay cancels its eviction, if it is evicted.
-func (i *demand) stay() {
-	if i.evicting {
-		i.evicting = false
-		i.table.store.cache.countEvicting(weight{-i.weight.resources, -i.weight.bytes})
-		i.weight = weight{}
+func (d *demand) stay() {
+	if d.evicting {
+		d.evicting = false
+		d.table.store.cache.countEvicting(weight{-d.weight.resources, -d.weight.bytes})
+		d.weight = weight{}
 	}
 }
 
 // weigh estimates how much memory its drop frees.
-func (i *demand) weigh() weight {
-	if i.entry != nil {
-		if i.entry.state != Present || i.entry.Member() {
+func (d *demand) weigh() weight {
+	if d.entry != nil {
+		if d.entry.state != Present || d.entry.Member() {
 			return weight{}
 		}
-		return weight{1, i.entry.Size()}
+		return weight{1, d.entry.Size()}
 	}
-	return weight{int64(i.coll.log.live.len), i.coll.bytes}
+	return weight{int64(d.coll.log.live.len), d.coll.bytes}
 }
 
 // mark queues the demand: the session is to tell the server something of it.
-func (i *demand) mark() {
-	i.table.demands.add(i)
-	i.table.store.demandSignal.send()
+func (d *demand) mark() {
+	d.table.demands.add(d)
+	d.table.store.demandSignal.send()
 }
 
 // alive reports whether it was not dropped.
-func (i *demand) alive() bool {
-	if i.coll != nil {
-		return i.table.colls[i.coll.key] == i.coll
+func (d *demand) alive() bool {
+	if d.coll != nil {
+		return d.table.colls[d.coll.key] == d.coll
 	}
-	return i.entry.extra.demand == i
+	return d.entry.extra.demand == d
 }
 
 // newDemand has the server asked for a name or a collection.
@@ -168,49 +168,49 @@ func (t *Table) newDemand(e *Entry, c *Collection) *demand {
 
 // repeat has the server asked for a name once more, without an unsubscribe: a server might answer
 // that with a removal, which would go to all clients (SUB-6, SUB-8).
-func (i *demand) repeat() {
-	if i.again || !i.subscribed || i.evicting {
+func (d *demand) repeat() {
+	if d.again || !d.subscribed || d.evicting {
 		return
 	}
-	i.again, i.repeats = true, true
-	i.mark()
+	d.again, d.repeats = true, true
+	d.mark()
 }
 
 // ask has the session ask the server for the demand once more.
-func (i *demand) ask() {
-	if i.subscribed && !i.evicting {
-		i.again, i.repeats = true, false
-		i.mark()
+func (d *demand) ask() {
+	if d.subscribed && !d.evicting {
+		d.again, d.repeats = true, false
+		d.mark()
 	}
 }
 
 // startClock is called when the server is asked for it. A known answer needs no clock: a clock
 // never takes anything away.
-func (i *demand) startClock(now time.Time) {
-	t := i.table
-	if t.store.source.Absent <= 0 || t.demands.clocks.withheld || !i.open() {
+func (d *demand) startClock(now time.Time) {
+	t := d.table
+	if t.store.source.Absent <= 0 || t.demands.clocks.withheld || !d.open() {
 		return
 	}
-	i.late(false)
-	t.demands.clocks.start(i, now)
+	d.late(false)
+	t.demands.clocks.start(d, now)
 	t.store.due.clocks[t] = struct{}{}
 }
 
 // late records whether the server was asked long ago.
-func (i *demand) late(overdue bool) {
-	if i.coll != nil {
-		i.coll.quiet.overdue = overdue
+func (d *demand) late(overdue bool) {
+	if d.coll != nil {
+		d.coll.quiet.overdue = overdue
 	} else {
-		i.entry.marks.Overdue = overdue
+		d.entry.marks.Overdue = overdue
 	}
 }
 
 // open reports whether the server has not answered yet. Restored content is no answer.
-func (i *demand) open() bool {
-	if i.coll != nil {
-		return !i.coll.quiet.synced && i.coll.quiet.answered.IsZero()
+func (d *demand) open() bool {
+	if d.coll != nil {
+		return !d.coll.quiet.synced && d.coll.quiet.answered.IsZero()
 	}
-	return i.entry.Open() || i.entry.Restored()
+	return d.entry.Open() || d.entry.Restored()
 }
 
 // demandQueue is the demand of a table. The session tells the server of the pending part. Guarded

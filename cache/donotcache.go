@@ -5,14 +5,14 @@ package cache
 // drops them and unsubscribes. A pin is no client. They never go to a disk or to a peer.
 
 // passing reports whether there is content because of the demand that is not to be cached.
-func (i *demand) passing() bool {
+func (d *demand) passing() bool {
 	switch {
-	case i.passes:
+	case d.passes:
 		return true
-	case i.coll != nil:
-		return i.coll.passing()
+	case d.coll != nil:
+		return d.coll.passing()
 	}
-	return i.entry.passing()
+	return d.entry.passing()
 }
 
 func (e *Entry) passing() bool { return e.res != nil && e.res.DoNotCache }
@@ -55,9 +55,9 @@ func (t *Table) passOn(e *Entry) {
 }
 
 // passOn ends the pins of a demand, and evicts it if no client waits for it.
-func (i *demand) passOn() {
-	i.table.dropPins(i.name())
-	if !i.subscribedTo() {
-		i.evict(ReasonAbsent)
+func (d *demand) passOn() {
+	d.table.dropPins(d.name())
+	if !d.subscribedTo() {
+		d.evict(ReasonAbsent)
 	}
 }

@@ -13,9 +13,9 @@ type encoded struct {
 }
 
 // drop forgets it, as the collection changes.
-func (n *encoded) drop() {
-	n.lists.drop()
-	n.chunks.drop()
+func (e *encoded) drop() {
+	e.lists.drop()
+	e.chunks.drop()
 }
 
 // lists are all members of a collection as whole lists, bare and wrapped. The first client

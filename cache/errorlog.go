@@ -29,7 +29,7 @@ type LoggedError struct {
 }
 
 // Next is the error that came after it, nil if there is none.
-func (x *LoggedError) Next() *LoggedError { return errorOf(x.element.Next()) }
+func (e *LoggedError) Next() *LoggedError { return errorOf(e.element.Next()) }
 
 func errorOf(element *linked.Element) *LoggedError {
 	if element == nil {

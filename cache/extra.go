@@ -60,64 +60,64 @@ func (a *Absence) Served() string {
 var noExtra = new(extra)
 
 // own returns the extra fields for writing. The caller calls tidy after it has emptied one.
-func (x *extras) own() *extra {
-	if x.extra == noExtra {
-		x.extra = new(extra)
+func (e *extras) own() *extra {
+	if e.extra == noExtra {
+		e.extra = new(extra)
 	}
-	return x.extra
+	return e.extra
 }
 
 // tidy drops the extra fields if all are empty.
-func (x *extras) tidy() {
-	if x.extra != noExtra && x.empty() {
-		x.extra = noExtra
+func (e *extras) tidy() {
+	if e.extra != noExtra && e.empty() {
+		e.extra = noExtra
 	}
 }
 
-func (x *extra) empty() bool {
-	return x.spelled == "" && x.err == nil && x.life == nil && x.sum == (digest.Sum{}) && x.retained == nil &&
-		x.back == (comeback{}) && x.absence == nil && x.audience == nil && x.demand == nil
+func (e *extra) empty() bool {
+	return e.spelled == "" && e.err == nil && e.life == nil && e.sum == (digest.Sum{}) && e.retained == nil &&
+		e.back == (comeback{}) && e.absence == nil && e.audience == nil && e.demand == nil
 }
 
 // spell notes how the server spells the name with a key. It does not keep the string.
-func (x *extras) spell(key, name string) {
+func (e *extras) spell(key, name string) {
 	if name == key {
 		name = ""
 	}
-	if x.spelled != name {
-		x.own().spelled = strings.Clone(name)
-		x.tidy()
+	if e.spelled != name {
+		e.own().spelled = strings.Clone(name)
+		e.tidy()
 	}
 }
 
-func (x *extras) setErr(err *wire.ResourceError) {
-	if x.err != err {
-		x.own().err = err
-		x.tidy()
+func (e *extras) setErr(err *wire.ResourceError) {
+	if e.err != err {
+		e.own().err = err
+		e.tidy()
 	}
 }
 
-func (x *extras) setSum(s digest.Sum) {
-	if x.sum != s {
-		x.own().sum = s
-		x.tidy()
+func (e *extras) setSum(s digest.Sum) {
+	if e.sum != s {
+		e.own().sum = s
+		e.tidy()
 	}
 }
 
-func (x *extras) setBack(b comeback) {
-	if x.back != b {
-		x.own().back = b
-		x.tidy()
+func (e *extras) setBack(b comeback) {
+	if e.back != b {
+		e.own().back = b
+		e.tidy()
 	}
 }
 
 // named reports whether the entry is asked for by its name.
-func (x *extra) named() bool { return x.audience != nil || x.demand != nil }
+func (e *extra) named() bool { return e.audience != nil || e.demand != nil }
 
 // watchers is the number of subscriptions to the name.
-func (x *extra) watchers() int {
-	if x.audience == nil {
+func (e *extra) watchers() int {
+	if e.audience == nil {
 		return 0
 	}
-	return x.audience.Count(0)
+	return e.audience.Count(0)
 }

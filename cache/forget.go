@@ -117,20 +117,20 @@ func (t *Table) dropCollection(c *Collection) {
 
 // release is called when the last subscription ends. The demand becomes idle, or is evicted if it
 // may not stay.
-func (i *demand) release() {
+func (d *demand) release() {
 	switch {
-	case !i.kept():
-		i.evict(ReasonAbsent)
+	case !d.kept():
+		d.evict(ReasonAbsent)
 		return
-	case i.entry != nil && i.table.demands.leftOut > 0:
-		i.evict(ReasonLimit) // others wait for its room (RES-17)
+	case d.entry != nil && d.table.demands.leftOut > 0:
+		d.evict(ReasonLimit) // others wait for its room (RES-17)
 		return
 	}
-	i.idle = true
-	i.table.store.cache.addIdle(i)
-	i.table.demands.addIdle(i)
-	i.strays()
-	i.table.store.trimVacant()
+	d.idle = true
+	d.table.store.cache.addIdle(d)
+	d.table.demands.addIdle(d)
+	d.strays()
+	d.table.store.trimVacant()
 }
 
 // trimVacant evicts the vacant demand that is idle for longest, while there is too much.
@@ -143,48 +143,48 @@ func (s *Store) trimVacant() {
 // evict marks a demand to be unsubscribed and dropped. An unsent demand without content is
 // dropped at once. Otherwise clients add names without limit while the upstream is down. So is one
 // with content that is not to be cached: nobody may have that later (TTL-5).
-func (i *demand) evict(reason Reason) {
-	if i.evicting {
+func (d *demand) evict(reason Reason) {
+	if d.evicting {
 		return
 	}
-	s := i.table.store
-	i.leaveIdle()
-	s.cache.observer.Evicted(i.table.typeURL, reason)
-	if !i.subscribed && (i.empty() || i.passing()) {
-		i.keepNamedMembers()
-		i.drop()
+	s := d.table.store
+	d.leaveIdle()
+	s.cache.observer.Evicted(d.table.typeURL, reason)
+	if !d.subscribed && (d.empty() || d.passing()) {
+		d.keepNamedMembers()
+		d.drop()
 		return
 	}
-	i.evicting = true
-	i.weight = i.weigh()
-	s.cache.countEvicting(i.weight)
-	i.mark()
+	d.evicting = true
+	d.weight = d.weigh()
+	s.cache.countEvicting(d.weight)
+	d.mark()
 }
 
 // drop ends it after its unsubscribe was taken, and forgets what only it kept.
-func (i *demand) drop() {
-	t := i.table
-	t.demands.remove(i)
-	i.leaveIdle()
-	i.stay()
-	i.subscribed = false
-	i.leaveOut(false)
+func (d *demand) drop() {
+	t := d.table
+	t.demands.remove(d)
+	d.leaveIdle()
+	d.stay()
+	d.subscribed = false
+	d.leaveOut(false)
 	t.demands.count--
-	if i.entry != nil {
-		i.entry.setDemand(nil)
-		t.forgetUnused(i.entry)
+	if d.entry != nil {
+		d.entry.setDemand(nil)
+		t.forgetUnused(d.entry)
 		return
 	}
-	t.dropCollection(i.coll)
+	t.dropCollection(d.coll)
 }
 
 // evictIdle evicts a demand that Cache took out of the LRU. Meanwhile a client may have subscribed:
 // then the demand stays, also if it is idle again.
-func (i *demand) evictIdle(reason Reason) {
-	s := i.table.store
+func (d *demand) evictIdle(reason Reason) {
+	s := d.table.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !i.subscribedTo() && !i.evicting && i.alive() && !s.cache.isIdle(i) && !i.keepFrozen() {
-		i.evict(reason)
+	if !d.subscribedTo() && !d.evicting && d.alive() && !s.cache.isIdle(d) && !d.keepFrozen() {
+		d.evict(reason)
 	}
 }

@@ -88,12 +88,12 @@ func (s *Store) thaw(now time.Time) (next time.Time) {
 }
 
 // keepFrozen keeps a demand of a frozen table that is to be evicted, and reports whether it does.
-func (i *demand) keepFrozen() bool {
-	h := i.table.upstream.held
-	if !h.frozen() || i.empty() {
+func (d *demand) keepFrozen() bool {
+	h := d.table.upstream.held
+	if !h.frozen() || d.empty() {
 		return false
 	}
-	h.kept = with(h.kept, i)
+	h.kept = with(h.kept, d)
 	return true
 }
 

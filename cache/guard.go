@@ -216,11 +216,11 @@ func (t *Table) awaitsOthers(g *hold.Guard, lost, of int, now time.Time) bool {
 }
 
 // othersCome is until when the other types come that a stream was lost with; zero if none was.
-func (x *exchange) othersCome(s *Source) time.Time {
-	if !x.resumed {
+func (e *exchange) othersCome(s *Source) time.Time {
+	if !e.resumed {
 		return time.Time{}
 	}
-	return x.begun.Add(s.longQuiet())
+	return e.begun.Add(s.longQuiet())
 }
 
 // emptied is how far the Listeners and the Clusters of a store are gone together: nothing where these are few.

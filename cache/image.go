@@ -43,8 +43,8 @@ type TableImage struct {
 }
 
 // CollectionOf is the glob or "*" that a resource is a member of, if it is one; "" for none.
-func (i *TableImage) CollectionOf(r *wire.Resource) string {
-	if i.Kind == WholeType {
+func (t *TableImage) CollectionOf(r *wire.Resource) string {
+	if t.Kind == WholeType {
 		return Wildcard
 	}
 	key, err := keyer.Key(r.Name)

@@ -170,27 +170,27 @@ func (ls *lifetimes) stop(l *Lifetime) {
 // deadlines is a heap of lifetimes by deadline.
 type deadlines []*Lifetime
 
-func (q deadlines) Len() int           { return len(q) }
-func (q deadlines) Less(i, j int) bool { return q[i].deadline.Before(q[j].deadline) }
+func (d deadlines) Len() int           { return len(d) }
+func (d deadlines) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
 
-func (q deadlines) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i+1, j+1
+func (d deadlines) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place, d[j].place = i+1, j+1
 }
 
 // Push is for package heap only.
-func (q *deadlines) Push(x any) {
+func (d *deadlines) Push(x any) {
 	l := x.(*Lifetime)
-	*q = append(*q, l)
-	l.place = len(*q)
+	*d = append(*d, l)
+	l.place = len(*d)
 }
 
 // Pop is for package heap only.
-func (q *deadlines) Pop() any {
-	last := len(*q) - 1
-	l := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
+func (d *deadlines) Pop() any {
+	last := len(*d) - 1
+	l := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
 	l.place = 0
 	return l
 }

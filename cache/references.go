@@ -29,14 +29,14 @@ type refKey struct {
 	key string
 }
 
-func (n *referenceNews) read() bool { return n.arrived != nil }
+func (r *referenceNews) read() bool { return r.arrived != nil }
 
-func (n *referenceNews) add(k refKey) {
-	if len(n.changed) == 0 {
-		n.changed = make(map[refKey]struct{})
-		n.arrived()
+func (r *referenceNews) add(k refKey) {
+	if len(r.changed) == 0 {
+		r.changed = make(map[refKey]struct{})
+		r.arrived()
 	}
-	n.changed[k] = struct{}{}
+	r.changed[k] = struct{}{}
 }
 
 // contentChanged is called when the content of e changed, came or went.

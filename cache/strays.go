@@ -102,14 +102,14 @@ func sameEndpoints(was, is *wire.Resource) bool {
 }
 
 // strays lists an idle name that may be a stray.
-func (i *demand) strays() {
-	if i.entry == nil || !i.entry.marks.stray || !i.idle {
+func (d *demand) strays() {
+	if d.entry == nil || !d.entry.marks.stray || !d.idle {
 		return
 	}
-	s := i.table.store
+	s := d.table.store
 	if s.due.strays == nil {
 		s.due.strays = make(map[*demand]time.Time)
 	}
-	s.due.strays[i] = s.cache.Now()
+	s.due.strays[d] = s.cache.Now()
 	s.demandSignal.send() // the session asks anew when to Settle
 }

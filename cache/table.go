@@ -69,7 +69,7 @@ type exchange struct {
 }
 
 // on reports whether it is a stream.
-func (x *exchange) on(stream wire.StreamID) bool { return x.assigned && x.stream == stream }
+func (e *exchange) on(stream wire.StreamID) bool { return e.assigned && e.stream == stream }
 
 // other is the table of the same type and the other kind, nil if there is none.
 func (t *Table) other() *Table { return t.store.tables[tableKey{t.typeURL, 1 - t.kind}] }

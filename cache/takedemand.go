@@ -171,13 +171,13 @@ func (t *Table) keepNamedMembers() {
 }
 
 // keepNamedMembers does so for what one demand brought.
-func (i *demand) keepNamedMembers() {
-	if i.coll == nil || i.table.kind != ByName {
+func (d *demand) keepNamedMembers() {
+	if d.coll == nil || d.table.kind != ByName {
 		return
 	}
-	for e := i.coll.log.live.head; e != nil; e = e.next {
+	for e := d.coll.log.live.head; e != nil; e = e.next {
 		if e.wanted() && e.extra.demand == nil {
-			e.setDemand(i.table.newDemand(e, nil))
+			e.setDemand(d.table.newDemand(e, nil))
 		}
 	}
 }

@@ -27,16 +27,16 @@ func newServerVersions(seed maphash.Seed, state bool) serverVersions {
 }
 
 // contentOf hashes a resource.
-func (v *serverVersions) contentOf(r *wire.Resource) digest.Content {
-	return v.hasher.Content(r.Version, r.Raw())
+func (s *serverVersions) contentOf(r *wire.Resource) digest.Content {
+	return s.hasher.Content(r.Version, r.Raw())
 }
 
 // remember notes the content of e before it changes.
-func (v *serverVersions) remember(e *Entry) {
+func (s *serverVersions) remember(e *Entry) {
 	if e.res.Version == "" {
 		return // its version is a digest, which says what it holds
 	}
-	e.rememberContent(v.contentOf(e.res))
+	e.rememberContent(s.contentOf(e.res))
 }
 
 // rememberContent notes a content of e before it changes.
@@ -48,69 +48,69 @@ func (e *Entry) rememberContent(c digest.Content) {
 }
 
 // reused reports whether the version of r stood for other content in e before.
-func (v *serverVersions) reused(e *Entry, r *wire.Resource) bool {
+func (s *serverVersions) reused(e *Entry, r *wire.Resource) bool {
 	if e.past == nil || r.Version == "" {
 		return false
 	}
-	return e.past.Contradicts(v.contentOf(r))
+	return e.past.Contradicts(s.contentOf(r))
 }
 
 // add takes e into the hash of the table's content.
-func (v *serverVersions) add(e *Entry) {
-	if v.state {
-		v.sum += v.part(e)
+func (s *serverVersions) add(e *Entry) {
+	if s.state {
+		s.sum += s.part(e)
 	}
 }
 
 // leave takes e out of the hash of the table's content. It is called before the content of e
 // changes or goes.
-func (v *serverVersions) leave(e *Entry) {
-	if v.state {
-		v.sum -= v.part(e)
+func (s *serverVersions) leave(e *Entry) {
+	if s.state {
+		s.sum -= s.part(e)
 	}
 }
 
 // part is e's part of the hash of the table's content.
-func (v *serverVersions) part(e *Entry) uint64 {
-	return v.hasher.Member(e.key, v.hasher.Bytes(e.res.Raw()))
+func (s *serverVersions) part(e *Entry) uint64 {
+	return s.hasher.Member(e.key, s.hasher.Bytes(e.res.Raw()))
 }
 
 // note records that info stands for the table's present content.
-func (v *serverVersions) note() {
-	if now := v.now(); !v.past.Has(now) {
-		v.past.Note(now)
+func (s *serverVersions) note() {
+	if now := s.now(); !s.past.Has(now) {
+		s.past.Note(now)
 	}
 }
 
 // noteSystem records the server's system_version_info, if it gives one.
-func (v *serverVersions) noteSystem(info string) {
-	if info == "" || info == v.system {
+func (s *serverVersions) noteSystem(info string) {
+	if info == "" || info == s.system {
 		return
 	}
-	v.system = info
-	if !v.state {
-		v.label = digest.Label(info)
+	s.system = info
+	if !s.state {
+		s.label = digest.Label(info)
 	}
 }
 
 // now is the version_info that clients are shown, with the content that it stands for.
-func (v *serverVersions) now() digest.Content {
-	return digest.Content{Version: v.hasher.Version(v.info), Bytes: v.sum}
+func (s *serverVersions) now() digest.Content {
+	return digest.Content{Version: s.hasher.Version(s.info), Bytes: s.sum}
 }
 
 // trusted reports whether info stands for the table's content, and for no other that was seen
 // lately. Only then may a client skip anything because of it (ACK-4, ACK-5).
-func (v *serverVersions) trusted() bool { return v.info != "" && !v.past.Contradicts(v.now()) }
+func (s *serverVersions) trusted() bool { return s.info != "" && !s.past.Contradicts(s.now()) }
 
 // check verifies the hash of the table's content.
-func (v *serverVersions) check(c *Checker, entries map[string]*Entry) {
-	is := serverVersions{hasher: v.hasher, state: v.state}
+func (s *serverVersions) check(c *Checker, entries map[string]*Entry) {
+	is := serverVersions{hasher: s.hasher, state: s.state}
 	for _, e := range entries {
 		if e.Exists() {
 			is.add(e)
 		}
 	}
-	c.That(v.sum == is.sum, "the hash of what is held is %x, should be %x", v.sum, is.sum)
+	c.That(s.sum == is.sum, "the hash of what is held is %x, should be %x", s.sum, is.sum)
 }
 
 // Version is the version that clients are shown: the server's, or a digest of the content if the

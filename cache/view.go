@@ -221,13 +221,13 @@ func (c *Collection) ErrorsAfter(revision uint64) *LoggedError { return c.errors
 func (c *Collection) Heartbeats() *Heartbeats { return &c.heartbeats }
 
 // Number is the revision at which the error came.
-func (x *LoggedError) Number() uint64 { return x.number }
+func (e *LoggedError) Number() uint64 { return e.number }
 
 // Key is that of the name of which the error is, or of the collection.
-func (x *LoggedError) Key() string { return x.key }
+func (e *LoggedError) Key() string { return e.key }
 
 // Err is the error.
-func (x *LoggedError) Err() *wire.ResourceError { return x.err }
+func (e *LoggedError) Err() *wire.ResourceError { return e.err }
 
 // VersionOf is the version of resources with a digest. The scope is a part of the digest; the
 // empty list has the same one in every scope. The last system_version_info of a table, if it is

@@ -21,7 +21,7 @@ type wentBack struct {
 	told  int                 // how many the observer was told of, once a stream; zero: it was not
 }
 
-func (b *wentBack) count() int { return max(b.told, len(b.names)) }
+func (w *wentBack) count() int { return max(w.told, len(w.names)) }
 
 // noteBack counts a resource whose content goes back, in the first state of a new stream. The caller has not recorded
 // the change yet.

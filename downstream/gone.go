@@ -49,15 +49,15 @@ type departed struct {
 	at  int    // of the oldest then
 }
 
-func (g *departed) add(x Gone) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.all) < mostGone {
-		g.all = append(g.all, x)
+func (d *departed) add(x Gone) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.all) < mostGone {
+		d.all = append(d.all, x)
 		return
 	}
-	g.all[g.at] = x
-	g.at = (g.at + 1) % mostGone
+	d.all[d.at] = x
+	d.at = (d.at + 1) % mostGone
 }
 
 // Gone lists the streams that ended within an hour, the last ones first. It remembers a thousand.

@@ -62,60 +62,60 @@ func (s *shared) receiving(g grpc.ServerStream, most int) grpc.ServerStream {
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (g *incoming) RecvMsg(m any) error {
-	if err := g.reader.ReadMessageHeader(g.head[:]); err != nil {
+func (i *incoming) RecvMsg(m any) error {
+	if err := i.reader.ReadMessageHeader(i.head[:]); err != nil {
 		return receiveError(err)
 	}
-	n := binary.BigEndian.Uint32(g.head[1:])
+	n := binary.BigEndian.Uint32(i.head[1:])
 	switch {
-	case g.head[0] != 0:
+	case i.head[0] != 0:
 		return errCompressed
-	case n > g.most:
-		return status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", n, g.most)
+	case n > i.most:
+		return status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", n, i.most)
 	case n <= freeUnfinished:
-		data, err := g.part(int(n))
+		data, err := i.part(int(n))
 		if err != nil {
 			return err
 		}
-		return g.decode(data, m)
+		return i.decode(data, m)
 	}
-	return g.large(int(n), m)
+	return i.large(int(n), m)
 }
 
 // large receives a message that counts.
-func (g *incoming) large(n int, m any) error {
-	message := g.shared.unfinished.Begin()
+func (i *incoming) large(n int, m any) error {
+	message := i.shared.unfinished.Begin()
 	defer message.End()
 	var all mem.BufferSlice
 	who := func() quota.Client {
-		peer := peerOf(g.Context())
+		peer := peerOf(i.Context())
 		return quota.ClientOf(&peer)
 	}
 	for got := 0; got < n; {
 		next := min(n-got, max(freeUnfinished, min(got, largestPart)))
 		if !message.Add(next, who) {
 			all.Free()
-			g.shared.observer.Limited(LimitUnfinished)
+			i.shared.observer.Limited(LimitUnfinished)
 			return errUnfinished
 		}
-		data, err := g.part(next)
+		data, err := i.part(next)
 		if err != nil {
 			all.Free()
 			return err
 		}
 		all, got = append(all, data...), got+next
 	}
-	return g.decode(all, m)
+	return i.decode(all, m)
 }
 
 // part waits for bytes of a message.
-func (g *incoming) part(n int) (mem.BufferSlice, error) {
-	g.client.Conn().Asked(n)
-	data, err := g.reader.Read(n)
+func (i *incoming) part(n int) (mem.BufferSlice, error) {
+	i.client.Conn().Asked(n)
+	data, err := i.reader.Read(n)
 	if err == nil {
 		return data, nil
 	}
-	g.client.Conn().Unasked(n)
+	i.client.Conn().Unasked(n)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -123,9 +123,9 @@ func (g *incoming) part(n int) (mem.BufferSlice, error) {
 }
 
 // decode decodes a message, and gives its memory back.
-func (g *incoming) decode(data mem.BufferSlice, m any) error {
+func (i *incoming) decode(data mem.BufferSlice, m any) error {
 	defer data.Free()
-	err := g.shared.codec.Unmarshal(data, m)
+	err := i.shared.codec.Unmarshal(data, m)
 	if crammed, ok := errors.AsType[*wire.NamesError](err); ok {
 		return status.Error(codes.ResourceExhausted, crammed.Error())
 	}

@@ -118,7 +118,7 @@ func rejected(t *testing.T, cp *gocontrolplane.ControlPlane, relay *testRelay, a
 	if again && (refused < nacks || nacks < 2 || nacks > 10) || !again && (refused != 1 || nacks != 1) {
 		t.Errorf("the client rejected it %d times, and the control plane was told %d times", refused, nacks)
 	}
-	if log := relay.log.String(); !strings.Contains(log, `cached="what the response brought: a client rejected it`) || strings.Contains(log, `cached="what was there before"`) {
+	if log := relay.log.String(); !strings.Contains(log, `cached="the response: a client rejected it`) || strings.Contains(log, `cached="the resources from before"`) {
 		t.Errorf("the log says %s", log)
 	}
 }

@@ -60,26 +60,26 @@ func (n *network) serveAnyWith(host string, opts []grpc.ServerOption, unknown ..
 }
 
 // opened is where streams of a method are handed over.
-func (s *anyServer) opened(method string) chan *anyStream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.streams[method] == nil {
-		s.streams[method] = make(chan *anyStream, 100)
+func (a *anyServer) opened(method string) chan *anyStream {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.streams[method] == nil {
+		a.streams[method] = make(chan *anyStream, 100)
 	}
-	return s.streams[method]
+	return a.streams[method]
 }
 
-func (s *anyServer) take(stream grpc.ServerStream, delta bool) error {
+func (a *anyServer) take(stream grpc.ServerStream, delta bool) error {
 	method, _ := grpc.Method(stream.Context())
 	as := &anyStream{
-		ServerStream: stream, t: s.t, opened: time.Now(), end: make(chan error, 1),
+		ServerStream: stream, t: a.t, opened: time.Now(), end: make(chan error, 1),
 		reqs: make(chan *discoveryv3.DiscoveryRequest, 1<<10), halfEnd: make(chan struct{}),
 	}
-	if slices.Contains(s.unknown, method) {
-		s.opened(method) <- as
+	if slices.Contains(a.unknown, method) {
+		a.opened(method) <- as
 		return status.Error(codes.Unimplemented, "unknown service")
 	}
-	s.wg.Go(func() {
+	a.wg.Go(func() {
 		defer close(as.halfEnd)
 		for {
 			req, err := receive(stream, delta)
@@ -89,7 +89,7 @@ func (s *anyServer) take(stream grpc.ServerStream, delta bool) error {
 			as.reqs <- req
 		}
 	})
-	s.opened(method) <- as
+	a.opened(method) <- as
 	select {
 	case err := <-as.end:
 		return err
@@ -112,13 +112,13 @@ func receive(stream grpc.ServerStream, delta bool) (*discoveryv3.DiscoveryReques
 }
 
 // accept waits for the next stream of a method.
-func (s *anyServer) accept(method string) *anyStream {
-	s.t.Helper()
+func (a *anyServer) accept(method string) *anyStream {
+	a.t.Helper()
 	select {
-	case as := <-s.opened(method):
+	case as := <-a.opened(method):
 		return as
 	case <-time.After(time.Hour):
-		s.t.Fatalf("no stream of %s was opened", method)
+		a.t.Fatalf("no stream of %s was opened", method)
 		return nil
 	}
 }

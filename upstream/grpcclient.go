@@ -160,17 +160,17 @@ func (c *grpcClient) answerReady(now time.Time) {
 }
 
 // write writes the answer.
-func (a *heldAnswer) write(now time.Time) {
-	if a.link.line.draining {
+func (h *heldAnswer) write(now time.Time) {
+	if h.link.line.draining {
 		return // nothing can be written any more, and the nonce ends with the stream
 	}
 	var reason error
-	if a.reason != nil {
-		reason = &clientError{a.reason}
-		a.content = contentSum(a.response)
+	if h.reason != nil {
+		reason = &clientError{h.reason}
+		h.content = contentSum(h.response)
 	}
-	a.link.answer(a.envelope, reason, now)
-	if last := a.link.nacks[a.typeURL]; reason != nil && last != nil && last.content == a.content {
-		last.changes, last.parts = a.changes, a.parts
+	h.link.answer(h.envelope, reason, now)
+	if last := h.link.nacks[h.typeURL]; reason != nil && last != nil && last.content == h.content {
+		last.changes, last.parts = h.changes, h.parts
 	}
 }

@@ -479,9 +479,9 @@ func TestACK7Cached(t *testing.T) {
 		name, want string
 		reason     error
 	}{
-		{"ACK-7 a client rejects it", "what the response brought: a client rejected it, others may use it", &clientError{errNotAsked}},
-		{"ACK-6 a part of it is bad", "what the response brought, save the part that was rejected: of that what was there before", partial{}},
-		{"ACK-6 all of it is bad", "what was there before", errNotAsked},
+		{"ACK-7 a client rejects it", "the response: a client rejected it, others may use it", &clientError{errNotAsked}},
+		{"ACK-6 a part of it is bad", "the response without the rejected part: of that the resources from before", partial{}},
+		{"ACK-6 all of it is bad", "the resources from before", errNotAsked},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := cached(tt.reason); got != tt.want {

@@ -84,7 +84,7 @@ func lookedUp(target string) (host, port string, ok bool) {
 }
 
 // provisional reports whether a replica is a name that was not looked up yet.
-func (x *replica) provisional() bool { return x.endpoint.host != "" && x.address == x.endpoint.target }
+func (r *replica) provisional() bool { return r.endpoint.host != "" && r.address == r.endpoint.target }
 
 // rotation is how long an address may be missing in the answers of a name that gives only some
 // of its addresses with each. A name counts as one of those for so long after an address came
@@ -148,13 +148,13 @@ func (e *endpoint) turn(changes uint64) {
 
 // used reports whether a replica is one of those in use. The addresses of the other IP version
 // are spare. The caller holds replicas.mu.
-func (x *replica) used() bool { return x.six == x.endpoint.six }
+func (r *replica) used() bool { return r.six == r.endpoint.six }
 
 // outdone reports whether a spare replica was reached, and none of those in use could be: a
 // name may have an address that its server does not listen on, or that no route leads to. The
 // caller holds replicas.mu.
-func (x *replica) outdone() bool {
-	return !x.used() && !slices.ContainsFunc(x.endpoint.replicas, func(o *replica) bool { return o.used() && o.failed.IsZero() })
+func (r *replica) outdone() bool {
+	return !r.used() && !slices.ContainsFunc(r.endpoint.replicas, func(o *replica) bool { return o.used() && o.failed.IsZero() })
 }
 
 // leave remembers for a while that an address has left.

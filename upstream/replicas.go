@@ -56,15 +56,15 @@ type replicas struct {
 
 // byPriority are all replicas by priority, as soon as it is known where to begin, or ctx ends:
 // those of each priority in the order in which a session with a key prefers them.
-func (a *replicas) byPriority(ctx context.Context, key string) [][]*replica {
-	a.start()
+func (r *replicas) byPriority(ctx context.Context, key string) [][]*replica {
+	r.start()
 	select {
-	case <-a.ready:
+	case <-r.ready:
 	case <-ctx.Done():
 	}
 	p := seat{key: key}
-	a.first(&p)
-	all := make([][]*replica, len(a.groups))
+	r.first(&p)
+	all := make([][]*replica, len(r.groups))
 	for _, x := range p.order {
 		all[x.endpoint.priority] = append(all[x.endpoint.priority], x)
 	}
@@ -111,8 +111,8 @@ func newReplicas(cfg *Config, byName func(target string) bool) *replicas {
 // open closes ready once it is known where to begin: at a priority whose names were all looked
 // up, one at least not in vain, or anywhere if none is left to wait for. The caller holds mu, or
 // is newReplicas.
-func (a *replicas) open() {
-	for _, g := range a.groups {
+func (r *replicas) open() {
+	for _, g := range r.groups {
 		if slices.ContainsFunc(g.endpoints, func(e *endpoint) bool { return !e.looked }) {
 			return
 		}
@@ -120,13 +120,13 @@ func (a *replicas) open() {
 			break
 		}
 	}
-	close(a.ready)
+	close(r.ready)
 }
 
 // known reports whether it is known where to begin. If not, the bells are rung when it is.
-func (a *replicas) known() bool {
+func (r *replicas) known() bool {
 	select {
-	case <-a.ready:
+	case <-r.ready:
 		return true
 	default:
 		return false
@@ -134,12 +134,12 @@ func (a *replicas) known() bool {
 }
 
 // start begins to look up names. It may be called more than once.
-func (a *replicas) start() {
-	a.opening.Do(func() {
-		for _, g := range a.groups {
+func (r *replicas) start() {
+	r.opening.Do(func() {
+		for _, g := range r.groups {
 			for _, e := range g.endpoints {
 				if e.host != "" {
-					a.wg.Go(func() { a.panics.Loop(a.ctx, logs.PartBackground, func() { a.watch(e) }) })
+					r.wg.Go(func() { r.panics.Loop(r.ctx, logs.PartBackground, func() { r.watch(e) }) })
 				}
 			}
 		}
@@ -147,36 +147,36 @@ func (a *replicas) start() {
 }
 
 // close ends the look-ups. No session runs any more.
-func (a *replicas) close() {
-	a.stop()
-	a.opening.Do(func() {}) // nothing is started from now on
-	a.wg.Wait()
+func (r *replicas) close() {
+	r.stop()
+	r.opening.Do(func() {}) // nothing is started from now on
+	r.wg.Wait()
 }
 
 // watch looks a name up now and then, and after failures of its servers.
-func (a *replicas) watch(e *endpoint) {
+func (r *replicas) watch(e *endpoint) {
 	failing := false
-	for a.ctx.Err() == nil {
-		ctx, cancel := context.WithTimeout(a.ctx, a.timeout)
-		addresses, err := a.resolver.LookupNetIP(ctx, "ip", e.host)
+	for r.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
+		addresses, err := r.resolver.LookupNetIP(ctx, "ip", e.host)
 		cancel()
-		if a.ctx.Err() != nil {
+		if r.ctx.Err() != nil {
 			return
 		}
 		if err == nil && len(addresses) == 0 {
 			err = errNoAddress
 		}
 		if err != nil && !failing {
-			a.log.Warn("cannot look up the name of an endpoint, keeping the addresses that it had", "endpoint", e.target, "error", err)
+			r.log.Warn("cannot look up the name of an endpoint, keeping the addresses that it had", "endpoint", e.target, "error", err)
 		}
 		failing = err != nil
-		a.looked(e, addresses, err)
+		r.looked(e, addresses, err)
 		next := retry.Spread(lookupInterval)
 		if failing {
 			next = lookupRetry
 		}
-		retry.Sleep(a.ctx, lookupPause)
-		sleepUntil(a.ctx, next, e.wake)
+		retry.Sleep(r.ctx, lookupPause)
+		sleepUntil(r.ctx, next, e.wake)
 	}
 }
 
@@ -195,56 +195,56 @@ func sleepUntil(ctx context.Context, d time.Duration, rung <-chan struct{}) {
 
 // looked takes up the result of a look-up. A name that has no address, or cannot be looked up,
 // keeps those that it had.
-func (a *replicas) looked(e *endpoint, addresses []netip.Addr, err error) {
-	a.mu.Lock()
-	changed := err == nil && e.set(addresses, a.changes.Load()+1)
+func (r *replicas) looked(e *endpoint, addresses []netip.Addr, err error) {
+	r.mu.Lock()
+	changed := err == nil && e.set(addresses, r.changes.Load()+1)
 	now := len(e.replicas)
 	if changed {
-		a.changed()
+		r.changed()
 	}
-	if e.looked = true; !a.known() {
-		a.open()
-		a.ring()
+	if e.looked = true; !r.known() {
+		r.open()
+		r.ring()
 	}
-	a.mu.Unlock()
+	r.mu.Unlock()
 	if changed {
-		a.log.Info("addresses of an endpoint changed", "endpoint", e.target, "addresses", now)
+		r.log.Info("addresses of an endpoint changed", "endpoint", e.target, "addresses", now)
 	}
 }
 
 // changed has the sessions look at the replicas again. The caller holds mu.
-func (a *replicas) changed() {
-	a.changes.Add(1)
-	a.ring()
+func (r *replicas) changed() {
+	r.changes.Add(1)
+	r.ring()
 }
 
-func (a *replicas) ring() {
-	for p := range a.seats {
+func (r *replicas) ring() {
+	for p := range r.seats {
 		notify.Signal(p.bell)
 	}
 }
 
 // tell has all sessions look at the upstream's replicas again.
-func (a *replicas) tell() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ring()
+func (r *replicas) tell() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ring()
 }
 
 // lookAgain has the name of a replica looked up again: it failed, and others may have taken its
 // place.
-func (a *replicas) lookAgain(x *replica) {
+func (r *replicas) lookAgain(x *replica) {
 	notify.Signal(x.endpoint.wake)
 }
 
 // found notes whether a replica could be reached, for the other sessions.
-func (a *replicas) found(x *replica, reachable bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (r *replicas) found(x *replica, reachable bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if !reachable {
 		x.failed = time.Now()
 		x.answers.failed()
-		a.lookAgain(x)
+		r.lookAgain(x)
 		return
 	}
 	if since, _ := x.answers.silence(); !since.IsZero() {
@@ -252,46 +252,46 @@ func (a *replicas) found(x *replica, reachable bool) {
 	}
 	x.failed = time.Time{}
 	if x.outdone() {
-		x.endpoint.turn(a.changes.Load() + 1)
-		a.changed()
+		x.endpoint.turn(r.changes.Load() + 1)
+		r.changed()
 	}
 }
 
 // failedWithin says whether a replica was found unreachable in the last d and not reached
 // since.
-func (a *replicas) failedWithin(x *replica, d time.Duration) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (r *replicas) failedWithin(x *replica, d time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return !x.failed.IsZero() && time.Since(x.failed) < d
 }
 
 // failedSince reports whether a replica was found unreachable after a moment and not reached since.
-func (a *replicas) failedSince(x *replica, at time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (r *replicas) failedSince(x *replica, at time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return x.failed.After(at)
 }
 
 // longestAgo is the first of the replicas that were not found unreachable, or were so longest ago.
-func (a *replicas) longestAgo(order []*replica) *replica {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (r *replicas) longestAgo(order []*replica) *replica {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return slices.MinFunc(order, func(x, y *replica) int { return x.failed.Compare(y.failed) })
 }
 
 // first makes the first order of a session, which does not run yet.
-func (a *replicas) first(p *seat) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.sort(p)
+func (r *replicas) first(p *seat) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sort(p)
 }
 
 // peers gives the other replicas of x's priority that were not found unreachable in the last d,
 // to one session in that time.
-func (a *replicas) peers(x *replica, d time.Duration) (others []*replica) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	g := a.groups[x.endpoint.priority]
+func (r *replicas) peers(x *replica, d time.Duration) (others []*replica) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.groups[x.endpoint.priority]
 	if time.Since(g.lookedAt) < d {
 		return nil
 	}
@@ -307,20 +307,20 @@ func (a *replicas) peers(x *replica, d time.Duration) (others []*replica) {
 }
 
 // join says that a session begins to run, and gives it its homes.
-func (a *replicas) join(p *seat) {
-	a.start()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p.homes = make([]*replica, len(a.groups))
-	a.seats[p] = struct{}{}
-	a.sort(p)
+func (r *replicas) join(p *seat) {
+	r.start()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.homes = make([]*replica, len(r.groups))
+	r.seats[p] = struct{}{}
+	r.sort(p)
 }
 
 // leave takes back join.
-func (a *replicas) leave(p *seat) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.seats, p)
+func (r *replicas) leave(p *seat) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.seats, p)
 	for _, x := range p.homes {
 		x.homes--
 	}
@@ -328,21 +328,21 @@ func (a *replicas) leave(p *seat) {
 }
 
 // renew makes the order anew if replicas came or went, and reports whether they did.
-func (a *replicas) renew(p *seat) bool {
-	if a.changes.Load() == p.seen {
+func (r *replicas) renew(p *seat) bool {
+	if r.changes.Load() == p.seen {
 		return false
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.sort(p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sort(p)
 	return true
 }
 
 // sort makes a session's order: by priority, in a priority the session's home first and the
 // others by preference, spare ones last. The caller holds mu.
-func (a *replicas) sort(p *seat) {
+func (r *replicas) sort(p *seat) {
 	p.order = nil
-	for i, g := range a.groups {
+	for i, g := range r.groups {
 		var used, spare []*replica
 		for _, e := range g.endpoints {
 			for _, x := range e.replicas {
@@ -356,17 +356,17 @@ func (a *replicas) sort(p *seat) {
 		preferred(used, p.key)
 		preferred(spare, p.key)
 		if p.homes != nil {
-			x := a.settle(used, &p.homes[i], p.seen)
+			x := r.settle(used, &p.homes[i], p.seen)
 			at := slices.Index(used, x)
 			used = slices.Insert(slices.Delete(used, at, at+1), 0, x)
 		}
 		p.order = slices.Concat(p.order, used, spare)
 	}
-	p.seen = a.changes.Load()
+	p.seen = r.changes.Load()
 }
 
 // settle gives a session its home among replicas of one priority. The caller holds mu.
-func (a *replicas) settle(list []*replica, at **replica, seen uint64) *replica {
+func (r *replicas) settle(list []*replica, at **replica, seen uint64) *replica {
 	was := *at
 	x := home(list, was, seen)
 	if x != was {
@@ -380,10 +380,10 @@ func (a *replicas) settle(list []*replica, at **replica, seen uint64) *replica {
 }
 
 // names are those of all replicas, for operators.
-func (a *replicas) names() (all []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, g := range a.groups {
+func (r *replicas) names() (all []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.groups {
 		for _, e := range g.endpoints {
 			for _, x := range e.replicas {
 				all = append(all, x.name)
@@ -394,11 +394,11 @@ func (a *replicas) names() (all []string) {
 }
 
 // list gives the replicas in the order of their priorities.
-func (a *replicas) list() (all []Replica) {
+func (r *replicas) list() (all []Replica) {
 	var p seat
-	a.first(&p)
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	r.first(&p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, x := range p.order {
 		silent, _ := x.answers.silence()
 		all = append(all, Replica{x.name, x.endpoint.priority, !x.used(), x.failed, silent, x.answers.last()})

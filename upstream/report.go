@@ -120,15 +120,15 @@ func (r *report) noteRejected(typeURL, nonce string, reason error, at time.Time)
 // cached returns the words for what clients are served after a response was rejected for a reason.
 func cached(reason error) string {
 	if _, clients := errors.AsType[*clientError](reason); clients {
-		return "what the response brought: a client rejected it, others may use it"
+		return "the response: a client rejected it, others may use it"
 	}
 	if part, ok := errors.AsType[interface {
 		error
 		Partial() bool
 	}](reason); ok && part.Partial() {
-		return "what the response brought, save the part that was rejected: of that what was there before"
+		return "the response without the rejected part: of that the resources from before"
 	}
-	return "what was there before"
+	return "the resources from before"
 }
 
 // rejectionPause is how long the same rejection of a type is not worth another warning:

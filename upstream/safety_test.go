@@ -22,7 +22,7 @@ func TestSafety_SUR6(t *testing.T) {
 	if e, ok := errors.AsType[*logs.PanicError](reason); !ok || e.Part != logs.PartResponse || suspected != 1 {
 		t.Errorf("reason %v, suspected %d times", reason, suspected)
 	}
-	if got := cached(reason); got != "what the response brought, save the part that was rejected: of that what was there before" {
+	if got := cached(reason); got != "the response without the rejected part: of that the resources from before" {
 		t.Errorf("cached is %q", got)
 	}
 	bad := errors.New("bad")
