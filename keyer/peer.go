@@ -121,3 +121,25 @@ func PeerFromCertificate(leaf *x509.Certificate) Peer {
 func PrintableMetadata(value string) bool {
 	return strings.IndexFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
+
+// Names are those of a Peer's certificate, and its listener, as a recorded fleet has them beside a node.
+type Names struct {
+	SPIFFE   string   `json:"spiffe_id,omitempty"`
+	Subject  string   `json:"subject,omitempty"`
+	Issuer   string   `json:"issuer,omitempty"`
+	DNS      []string `json:"dns,omitempty"`
+	URIs     []string `json:"uris,omitempty"`
+	Emails   []string `json:"emails,omitempty"`
+	IPs      []string `json:"ips,omitempty"`
+	Listener string   `json:"listener,omitempty"`
+}
+
+// Names gives the peer's names.
+func (p *Peer) Names() Names {
+	return Names{p.SPIFFE, p.Subject, p.Issuer, p.DNS, p.URIs, p.Emails, p.IPs, p.Listener}
+}
+
+// Peer gives a client that has the names.
+func (n *Names) Peer() Peer {
+	return Peer{SPIFFE: n.SPIFFE, Subject: n.Subject, Issuer: n.Issuer, DNS: n.DNS, URIs: n.URIs, Emails: n.Emails, IPs: n.IPs, Listener: n.Listener}
+}

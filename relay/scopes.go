@@ -1,6 +1,13 @@
 package relay
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"iter"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/relay/sharing"
 )
@@ -17,6 +24,33 @@ func (a adminState) Scopes(f admin.ScopeFilter) *admin.Scopes {
 		}
 	}
 	return view
+}
+
+// Nodes implements admin.State. A client has a stream for each type, or several: each node is one line.
+func (a adminState) Nodes() iter.Seq[*admin.Recorded] {
+	return func(yield func(*admin.Recorded) bool) {
+		seen := make(map[[sha256.Size]byte]struct{})
+		for _, m := range a.relay.router.roster.list() {
+			if m.node == nil {
+				continue
+			}
+			node, err := protojson.Marshal(m.node)
+			if err != nil {
+				continue // an extension of a type that this build does not have
+			}
+			x := &admin.Recorded{Node: node, Peer: m.peer.Names()}
+			wire, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m.node) // protojson could
+			names, _ := json.Marshal(x.Peer)                                     // of strings
+			key := sha256.Sum256(append(wire, names...))
+			if _, twice := seen[key]; twice {
+				continue
+			}
+			seen[key] = struct{}{}
+			if !yield(x) {
+				return
+			}
+		}
+	}
 }
 
 // survey counts the clients that are there now. Scopes without clients, which linger, are

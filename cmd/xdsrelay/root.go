@@ -23,7 +23,7 @@ down, the relay serves the fleet from its cache.
 	root.AddCommand(initCommand(), serveCommand(), validateCommand(), explainCommand(), watchCommand(), cacheCommand(),
 		configCommand(), bootstrapCommand(), compareCommand(), devCertsCommand(),
 		statusCommand(), checkCommand(), clientsCommand(), rejectionsCommand(), whyCommand(),
-		upstreamsCommand(), scopesCommand(), resourcesCommand(), changesCommand(), waitCommand(), diffCommand(), collectCommand(),
+		upstreamsCommand(), scopesCommand(), resourcesCommand(), changesCommand(), waitCommand(), diffCommand(), nodesCommand(), collectCommand(),
 		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), reloadCommand(), versionCommand())
 	// cobra's own flag needs a template to print more than a line, and with templates the linker keeps each exported
 	// method of each type: 19 MB.

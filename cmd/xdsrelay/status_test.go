@@ -216,6 +216,40 @@ func TestStatusOfSeveralRelays(t *testing.T) {
 	f.says(t, cli.ExitUnreachable, []string{"WRONG: The relay " + other.admin + " FAILED"}, append([]string{"check"}, both...)...)
 }
 
+// The live fleet is recorded in a form that other commands read.
+func TestNodes(t *testing.T) {
+	p := testplane.Start(t, testplane.Behaviour{})
+	p.Set(cluster("c", 1))
+	f, other := &crowd{replica: serveReplica(t, p.Addr(), "")}, &crowd{replica: serveReplica(t, p.Addr(), "")}
+	for _, node := range []string{"a", "b"} {
+		for _, at := range []*crowd{f, other} {
+			c := at.join(t, node, nil, resource.ClusterType, "*")
+			if err := c.Wait(t.Context(), func(c *xdsclient.Client) bool { return c.Len(resource.ClusterType) == 1 }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	file := filepath.Join(t.TempDir(), "fleet.jsonl")
+	f.says(t, 0, []string{": 2 nodes of 2 relays\n"}, "nodes", file, "--admin", other.admin)
+	if got := xdsrelay(t, "nodes", "--admin", f.admin); got.code != 0 || strings.Count(got.stdout, "\n") != 2 || !strings.Contains(got.stdout, `"id":"a"`) {
+		t.Errorf("to standard output: %+v", got)
+	}
+	rules := write(t, "rules.yaml", good+`aggregation: {rules: [{name: r, match: 'true', scope: ['node.id']}]}`+"\n")
+	if got := xdsrelay(t, "explain", "-c", rules, "--nodes", file); got.code != 0 || !strings.Contains(got.stdout, "2 clients, 2 served in 2 scopes") {
+		t.Errorf("explain: %+v", got)
+	}
+	if got := xdsrelay(t, "compare", p.Addr(), f.xds, "--nodes", file); got.code != 0 || !strings.Contains(got.stdout, "equal in 2 of 2 nodes") {
+		t.Errorf("compare: %+v", got)
+	}
+	who := write(t, "who.jsonl", `{"node":{"id":"x"},"peer":{"dns":["web"]}}`+"\n"+`{"node":{"id":"x"},"peer":{"dns":["shop"]}}`+"\n")
+	byName := write(t, "names.yaml", good+`aggregation: {rules: [{name: r, match: 'true', scope: ['peer.dns[0]']}]}`+"\n")
+	if got := xdsrelay(t, "explain", "-c", byName, "--nodes", who); got.code != 0 || !strings.Contains(got.stdout, "2 clients, 2 served in 2 scopes") {
+		t.Errorf("explain with names of certificates: %+v", got)
+	}
+	other.stop()
+	f.says(t, cli.ExitUnreachable, []string{"FAILED: unreachable", ": 2 nodes of 1 relay\n"}, "nodes", file, "--admin", other.admin)
+}
+
 // A word that no relay knows is an error, and no empty table.
 func TestUnknownWords(t *testing.T) {
 	f := &crowd{replica: serveReplica(t, testplane.Start(t, testplane.Behaviour{}).Addr(), "")}

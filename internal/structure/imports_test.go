@@ -81,7 +81,7 @@ var mayImport = map[string][]string{
 	"cmd/xdsrelay/internal/adminclient": {"internal/sockets"},
 	"cmd/xdsrelay/internal/compare":     {"keyer", "cmd/xdsrelay/internal/watch", "internal/wire", "internal/xdsclient", helpers},
 	"cmd/xdsrelay/internal/explain":     {"config", "relay", "relay/sharing", "keyer", "keyer/rules", "cmd/xdsrelay/internal/fleet", helpers},
-	"cmd/xdsrelay/internal/fleet":       {helpers},
+	"cmd/xdsrelay/internal/fleet":       {"keyer", helpers},
 	"cmd/xdsrelay/internal/watch":       {"keyer", "internal/wire", "internal/xdsclient", helpers},
 
 	// Clients for programs and tests.

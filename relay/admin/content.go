@@ -16,6 +16,12 @@ type Resource struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
+// Recorded is a client that is there now, in the form of a recorded fleet.
+type Recorded struct {
+	Node json.RawMessage `json:"node"` // an envoy.config.core.v3.Node
+	Peer keyer.Names     `json:"peer,omitzero"`
+}
+
 // ResourceFilter says which resources; what is empty is everything.
 type ResourceFilter struct {
 	TypeURL  string

@@ -29,6 +29,7 @@ var pages = []struct {
 	{"/changes", admin.Changes{}},
 	{"/reach", admin.Reach{}},
 	{"/why", []admin.Why{}},
+	{"/nodes", admin.Recorded{}},
 	{"/upstreams", []admin.Upstream{}},
 	{"/scopes", admin.Scopes{}},
 	{"/resources", []admin.Resource{}},

@@ -18,6 +18,7 @@ const Index = `/status                    what is wrong, and how many clients ha
 /why?node=&type=&name=     why a client has a resource, or why not
 /changes?since=10m&type=   what changed, and how many clients have it; diff=true shows payloads
 /reach?type=&name=         how many clients have which version of a resource
+/nodes                     the nodes of the clients that are there, with the names of their certificates, in JSON Lines
 /upstreams                 the control planes: sessions, streams, cached resources by type
 /scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
 /resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
@@ -48,6 +49,7 @@ func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /why", page(p.why, "node", "type", "name"))
 	mux.HandleFunc("GET /changes", page(p.changes, "since", "type", "diff"))
 	mux.HandleFunc("GET /reach", page(p.reach, "type", "name"))
+	mux.HandleFunc("GET /nodes", page(p.nodes))
 	mux.HandleFunc("GET /upstreams", page(p.upstreams))
 	mux.HandleFunc("GET /scopes", page(p.scopes, "type", "rule", "scope"))
 	mux.HandleFunc("GET /resources", page(p.resources, "type", "name", "payload"))
@@ -82,6 +84,20 @@ func ok(w http.ResponseWriter, v any) { JSON(w, http.StatusOK, v) }
 
 func (p *Pages) upstreams(w http.ResponseWriter, _ query) error {
 	ok(w, p.State.Upstreams())
+	return nil
+}
+
+// nodes writes a line for each node.
+func (p *Pages) nodes(w http.ResponseWriter, _ query) error {
+	w.Header().Set("Content-Type", "application/jsonl")
+	out := bufio.NewWriter(w)
+	e := json.NewEncoder(out)
+	for n := range p.State.Nodes() {
+		if e.Encode(n) != nil {
+			return nil // the client is gone
+		}
+	}
+	_ = out.Flush()
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
+	"github.com/xdsrelay/xdsrelay/keyer"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
@@ -25,6 +26,10 @@ func (state) Clients(of func(string) bool, _ delivery.Wanted) []downstream.Statu
 }
 func (state) About() *admin.About                    { return &admin.About{Ready: true} }
 func (state) Changes(time.Time, bool) *admin.Changes { return &admin.Changes{} }
+func (state) Nodes() iter.Seq[*admin.Recorded] {
+	return slices.Values([]*admin.Recorded{{Node: []byte(`{"id": "n"}`), Peer: keyer.Names{DNS: []string{"web"}}}, {Node: []byte(`{}`)}})
+}
+
 func (state) Gone() []downstream.Gone {
 	return []downstream.Gone{{Status: downstream.Status{Node: "left"}, Why: downstream.WhyKeepalive}}
 }
@@ -59,6 +64,7 @@ func TestPages(t *testing.T) {
 		{"/clients?state=bad", 400, "expected stale or one of [current behind rejecting waiting]"},
 		{"/clients?after=1&limit=1", 200, `"node": "m"`},
 		{"/clients?limit=0", 400, "limit: expected a number above zero"},
+		{"/nodes", 200, `{"node":{"id":"n"},"peer":{"dns":["web"]}}` + "\n" + `{"node":{}}` + "\n"},
 		{"/clients?gone=true", 200, `"why": "keepalive"`},
 		{"/clients?gone=perhaps", 400, "gone: expected true or false"},
 		{"/clients?node=n;x", 400, "the query cannot be read"},

@@ -19,6 +19,8 @@ type State interface {
 	Changes(since time.Time, payloads bool) *Changes
 	// Gone are the streams that ended within an hour, the last ones first.
 	Gone() []downstream.Gone
+	// Nodes are the nodes of the clients that are there, each with the names of its certificate, once.
+	Nodes() iter.Seq[*Recorded]
 	Upstreams() []Upstream
 	Scopes(ScopeFilter) *Scopes
 	// Resources has one element at a time, since a cache may hold a million of them.

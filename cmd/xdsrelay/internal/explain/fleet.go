@@ -20,7 +20,7 @@ const betweenProgress = 2 * time.Second
 var ErrBadNodes = errors.New("could not be read")
 
 // Fleet surveys the recorded nodes at path (see [fleet.Read]) for types, or one name of
-// each. All clients are taken to have the identity of peer. What cannot be read is told
+// each. Clients are taken to have the identity of peer, unless one is recorded. What cannot be read is told
 // on errs, one line each, and left out: then the error wraps [ErrBadNodes], and there is
 // a result all the same. So there is none with any other error: that of ctx.
 func (e *Explainer) Fleet(ctx context.Context, path string, in io.Reader, errs io.Writer, peer keyer.Peer, typeURLs []string, name *string) (*sharing.Survey, error) {
@@ -37,7 +37,11 @@ func (e *Explainer) Fleet(ctx context.Context, path string, in io.Reader, errs i
 			_, _ = fmt.Fprintln(errs, logs.PrintableLines(err.Error())) // nobody is left to tell where this fails
 			continue
 		}
-		subject := e.rules.Subject(node.Node, peer)
+		who := peer
+		if node.Peer != nil {
+			who = *node.Peer
+		}
+		subject := e.rules.Subject(node.Node, who)
 		for i, url := range typeURLs {
 			placements[i] = sharing.Place(subject, url, name, e.upstream)
 		}

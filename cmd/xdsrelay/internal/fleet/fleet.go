@@ -14,6 +14,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xdsrelay/xdsrelay/internal/files"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // Stdin is the path that stands for standard input.
@@ -23,6 +24,7 @@ const Stdin = "-"
 type Node struct {
 	*corev3.Node
 
+	Peer *keyer.Peer // nil: nothing is recorded of the client's identity
 	File string
 	Line int // of its beginning, from 1
 }
@@ -49,7 +51,8 @@ func (e *Error) Unwrap() error { return e.Err }
 //
 // A file holds one node or several: a list, YAML documents, or JSON values one after the
 // other, as in JSON Lines. Each is an envoy.config.core.v3.Node, or something that has
-// one: a bootstrap of Envoy or gRPC (its "node"), or a config_dump of Envoy's admin port.
+// one: a bootstrap of Envoy or gRPC (its "node"), a config_dump of Envoy's admin port, or a
+// line of "xdsrelay nodes", which has the names of the client's certificate too (its "peer").
 func Read(path string, stdin io.Reader) iter.Seq2[Node, error] {
 	return func(yield func(Node, error) bool) {
 		if path == Stdin {
@@ -96,8 +99,10 @@ func give(file string, data []byte, err error, yield func(Node, error) bool) boo
 	}
 	for e, bad := range split(file, data) {
 		var node *corev3.Node
+		var peer *keyer.Peer
 		if bad == nil {
 			node, bad = e.node()
+			peer = e.peer()
 		}
 		if bad != nil {
 			bad.File = file
@@ -106,7 +111,7 @@ func give(file string, data []byte, err error, yield func(Node, error) bool) boo
 			}
 			continue
 		}
-		if !yield(Node{node, file, e.line}, nil) {
+		if !yield(Node{node, peer, file, e.line}, nil) {
 			return false
 		}
 	}

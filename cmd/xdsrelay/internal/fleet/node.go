@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/xdsrelay/xdsrelay/internal/files"
+	"github.com/xdsrelay/xdsrelay/keyer"
 )
 
 // entry is one node of a file, in either form.
@@ -33,6 +34,17 @@ func (e entry) node() (*corev3.Node, *Error) {
 	text, skipped := unwrap(e.json)
 	node, err := files.ParseNode(text)
 	return node, placed(err, e.line-1+skipped)
+}
+
+// peer gives the identity that is recorded beside a node in JSON; nil if there is none.
+func (e entry) peer() *keyer.Peer {
+	var recorded struct {
+		Peer *keyer.Names `json:"peer"`
+	}
+	if e.json == nil || json.Unmarshal(e.json, &recorded) != nil || recorded.Peer == nil {
+		return nil
+	}
+	return new(recorded.Peer.Peer())
 }
 
 // placed gives the line of the file, above which there are others.
