@@ -137,15 +137,18 @@ func (s *session) denied(after time.Duration, now time.Time) string {
 		st.Streams > 0 { // of other types, where each has its own
 		return ""
 	}
-	return told(s.key.plane, err.Cause().String())
+	return told(s.key.plane, err.Cause().Unplaced().String())
 }
 
 // causeOf is what clients of all scopes are told: the upstream's name, and what its endpoints
-// failed with, or else what it itself did.
+// failed with, or else what it itself did. The log and the admin port have the addresses.
 func causeOf(name string, err error, causes []upstream.Cause) string {
-	text := fmt.Sprint(err)
+	text := "no server answers"
 	if lost, ok := errors.AsType[*upstream.ConnectionError](err); ok {
 		text = lost.Cause().Public().String()
+	}
+	if unanswered, ok := errors.AsType[*upstream.UnansweredError](err); ok && len(causes) == 0 {
+		causes = slices.Clone(unanswered.Causes)
 	}
 	if len(causes) > 0 {
 		for i := range causes {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -73,7 +74,7 @@ func TestCauses_ABS2(t *testing.T) {
 	p, now := &plane{name: "a", outages: new(upstream.Outages)}, time.Now()
 	p.reaching.try(&upstream.UnansweredError{Upstream: "a", Causes: causes()}, now.Add(-time.Minute))
 	p.reaching.try(&upstream.UnansweredError{Upstream: "a", Causes: causes()}, now)
-	if got := p.unreachable(time.Second, now, causes); got != `upstream "a" is unreachable: `+both {
+	if got := p.unreachable(time.Second, now, causes); got != `upstream "a" is unreachable: connection refused` {
 		t.Errorf("clients are told %q", got)
 	}
 }
@@ -81,12 +82,19 @@ func TestCauses_ABS2(t *testing.T) {
 // A session that is not let in is told the server's words, and others only what it was.
 func TestCauses_ABS2_ACC6(t *testing.T) {
 	denied := &upstream.ConnectionError{Endpoint: "a:1", Reason: upstream.ReasonDenied, Err: status.Error(codes.Unauthenticated, "token of web")}
-	if got := told("a", denied.Cause().String()); got != `upstream "a" is unreachable: a:1: UNAUTHENTICATED: token of web` {
+	if got := told("a", denied.Cause().Unplaced().String()); got != `upstream "a" is unreachable: UNAUTHENTICATED: token of web` {
 		t.Errorf("its own clients are told %q", got)
 	}
 	for _, causes := range [][]upstream.Cause{nil, {denied.Cause()}} {
-		if got := causeOf("a", denied, causes); got != `upstream "a" is unreachable: a:1: UNAUTHENTICATED` {
+		if got := causeOf("a", denied, causes); got != `upstream "a" is unreachable: UNAUTHENTICATED` {
 			t.Errorf("others are told %q", got)
 		}
+	}
+	unanswered := &upstream.UnansweredError{Upstream: "a", Causes: []upstream.Cause{{Endpoint: "10.0.0.1:1", Text: "timeout"}, {Endpoint: "10.0.0.2:1", Text: "timeout"}}}
+	if got := causeOf("a", unanswered, nil); got != `upstream "a" is unreachable: timeout` {
+		t.Errorf("ACC-6: clients are told %q", got)
+	}
+	if got := causeOf("a", errors.New("dial 10.0.0.1:1"), nil); got != `upstream "a" is unreachable: no server answers` {
+		t.Errorf("ACC-6: clients are told %q", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,15 +36,29 @@ type Cause struct {
 }
 
 // Public is the cause as clients of other scopes may know it: the reason for which a server refuses
-// one scope is not told to others (ACC-6).
+// one scope is not told to others (ACC-6), and where servers are is for operators alone.
 func (c Cause) Public() Cause {
 	if c.refusal != "" {
 		c.Text = c.refusal
 	}
+	return c.Unplaced()
+}
+
+// Unplaced is the cause without addresses and names of servers.
+func (c Cause) Unplaced() Cause {
+	c.Endpoint, c.Text = "", places.ReplaceAllString(c.Text, "…")
 	return c
 }
 
-func (c Cause) String() string { return c.Endpoint + ": " + c.Text }
+// places are addresses, host names with a port, names that are looked up, and those that a certificate is for.
+var places = regexp.MustCompile(`\[[0-9a-fA-F:.%]+\](:\d+)?|[\w.-]+:\d{1,5}\b|\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,}\b|\blookup \S+|\b(valid for|not valid for any names, but wanted to match) .*`)
+
+func (c Cause) String() string {
+	if c.Endpoint == "" {
+		return c.Text
+	}
+	return c.Endpoint + ": " + c.Text
+}
 
 // UnansweredError says that no endpoint of a control plane answered, and of each why.
 type UnansweredError struct {
@@ -55,11 +70,13 @@ func (e *UnansweredError) Error() string {
 	return fmt.Sprintf("upstream %q: no endpoint answers: %s", e.Upstream, JoinCauses(e.Causes))
 }
 
-// JoinCauses writes causes in one line.
+// JoinCauses writes causes in one line, each once.
 func JoinCauses(causes []Cause) string {
 	texts := make([]string, 0, len(causes))
 	for _, c := range causes {
-		texts = append(texts, c.String())
+		if text := c.String(); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
 	}
 	return strings.Join(texts, "; ")
 }

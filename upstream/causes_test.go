@@ -68,7 +68,7 @@ func TestBriefly_ABS2_LIM4(t *testing.T) {
 // What a server has against one scope is told to that scope only.
 func TestCause_ACC6(t *testing.T) {
 	denied := &ConnectionError{Endpoint: "a:1", Reason: ReasonDenied, Err: status.Error(codes.Unauthenticated, "token of web")}
-	if c := denied.Cause(); c.String() != "a:1: UNAUTHENTICATED: token of web" || c.Public().String() != "a:1: UNAUTHENTICATED" {
+	if c := denied.Cause(); c.String() != "a:1: UNAUTHENTICATED: token of web" || c.Public().String() != "UNAUTHENTICATED" {
 		t.Errorf("%v, in public %v", c, c.Public())
 	}
 	denied.Err = &restjson.StatusError{Code: 401, Message: "token of web"}
@@ -76,8 +76,20 @@ func TestCause_ACC6(t *testing.T) {
 		t.Errorf("in public %v", c.Public())
 	}
 	lost := &ConnectionError{Endpoint: "a:1", Reason: ReasonUnavailable, Err: status.Error(codes.Unavailable, "draining")}
-	if c := lost.Cause(); c.Public() != c {
+	if c := lost.Cause(); c.Public().String() != "UNAVAILABLE: draining" {
 		t.Errorf("in public %v", c.Public())
+	}
+	for text, want := range map[string]string{
+		"lookup plane.internal on 10.0.0.2:53: no such host":                   "… on …: no such host",
+		"TLS: certificate is valid for plane.internal, not other":              "TLS: certificate is …",
+		"UNAVAILABLE: no healthy host at [fd00::1]:443 or fd00::2 or 10.1.2.3": "UNAVAILABLE: no healthy host at … or … or …",
+		"connection refused":                                    "connection refused",
+		"HTTP status 401 (Unauthorized)":                        "HTTP status 401 (Unauthorized)",
+		"UNAVAILABLE: proxy plane-0.internal:18000 says: later": "UNAVAILABLE: proxy … says: later",
+	} {
+		if got := (Cause{Endpoint: "plane.internal:443", Text: text}).Public().String(); got != want {
+			t.Errorf("ACC-6: %q in public is %q, want %q", text, got, want)
+		}
 	}
 }
 
