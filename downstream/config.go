@@ -64,6 +64,7 @@ type shared struct {
 	plans      plans
 	senders    *senders
 	siblings   siblings
+	comebacks  comebacks
 
 	retirements retirements
 	identified  func(g grpc.ServerStream) (grpc.ServerStream, error) // see Server.Identified; nil: none

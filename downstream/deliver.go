@@ -66,13 +66,14 @@ func (st *stream) deliver() error {
 func (st *stream) collect() (delivery.Outlook, error) {
 	l := st.shared.limits.Load()
 	st.types.now, st.types.wait = time.Now(), l.AckWait
-	batches, left, err := st.subscriber.Collect(delivery.Pace{
+	batches, left, err := st.subscriber.Collect(&delivery.Pace{
 		Acks: st.types.acks, Size: l.room(), Parts: maxParts,
-		RemovalWait: l.RemovalWait, WarmWait: l.WarmWait, ListWait: listWait, ListHold: l.ListHold,
+		RemovalWait: l.RemovalWait, WarmWait: l.WarmWait, ListWait: listWait, ListHold: l.ListHold, Apart: st.apart(l.WarmWait),
 	})
 	if err != nil {
 		return left, status.Error(codes.Unavailable, err.Error())
 	}
+	st.tellComeback(len(batches) > 0)
 	for _, b := range batches {
 		if err := st.send(b); err != nil {
 			return left, err

@@ -105,6 +105,7 @@ func (st *stream) answer(r *discoveryRequest) (charged bool, err error) {
 	if charged, err = st.request(r); err != nil {
 		return charged, err
 	}
+	st.tellComeback(false)
 	if st.calm && !st.bell.rung.Load() && !st.owner.retires.Load() {
 		return charged, nil // most requests are acknowledgements, after which nothing is due
 	}
@@ -144,6 +145,9 @@ func (st *stream) close() {
 	}
 	if st.types.rejecting() {
 		st.shared.siblings.leave(st.standing.node, st)
+	}
+	if st.shared.comebacks.some.Load() > 0 {
+		st.shared.comebacks.leave(st.standing.node, st)
 	}
 	for _, t := range st.types.list {
 		st.shared.try(func() {

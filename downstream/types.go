@@ -25,6 +25,7 @@ type typeState struct {
 	presented bool // incremental: the client came with versions of what it holds
 	rejecting bool // the observer counts the client as one that rejects something of the type
 	accepted  bool // the routes know that the client accepted something of the type
+	cameBack  bool // the client's other streams know that it came with versions of the type
 
 	flow     flow
 	listed   listed // state of the world

@@ -395,14 +395,14 @@ func TestREST3(t *testing.T) {
 			b.want(endpoints, "a")
 			runREST(b.t, n, b, "a:1")
 			pass(time.Second)
-			if batches, _, err := b.stream.Collect(all); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
+			if batches, _, err := b.stream.Collect(&all); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
 				b.t.Fatalf("the first client is sent %v (%v)", batches, err)
 			}
 			late := delivery.NewSubscriber(func() {}, delivery.Form{})
 			b.t.Cleanup(late.Leave)
 			late.Join(b.Store).Update(&delivery.Change{TypeURL: endpoints, Subscribe: namesOf([]string{"a"})})
 			pass(time.Minute)
-			if batches, _, err := late.Collect(all); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
+			if batches, _, err := late.Collect(&all); err != nil || len(batches) != 1 || batches[0].Body.Resources() != 1 {
 				b.t.Fatalf("the second client is sent %v (%v)", batches, err)
 			}
 		},
@@ -503,7 +503,7 @@ func TestREST3(t *testing.T) {
 			lists := func(want int) {
 				b.t.Helper()
 				pass(30 * time.Second)
-				if batches, _, err := list.Collect(all); err != nil || len(batches) != want {
+				if batches, _, err := list.Collect(&all); err != nil || len(batches) != want {
 					b.t.Errorf("the client is sent %v (%v), want %d empty lists", batches, err, want)
 				}
 			}

@@ -54,7 +54,7 @@ func newCrowd(tb testing.TB, followers, members int) *crowd {
 func (p *peer) take(size int) (resources int) {
 	pace := Pace{Acks: acknowledged, Size: size, Parts: 8}
 	for {
-		batches, left, err := p.s.Collect(pace)
+		batches, left, err := p.s.Collect(&pace)
 		if err != nil {
 			p.Fatal(err)
 		}

@@ -70,7 +70,7 @@ func Example() {
 		i := <-woken
 		c := clients[i]
 		acknowledged := func(string) delivery.Acks { return delivery.Acknowledged }
-		batches, left, err := c.Collect(delivery.Pace{Acks: acknowledged, Size: 1 << 20, Parts: 8})
+		batches, left, err := c.Collect(&delivery.Pace{Acks: acknowledged, Size: 1 << 20, Parts: 8})
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -108,7 +108,7 @@ func ExamplePlace_Update() {
 			return
 		}
 		acknowledged := func(string) delivery.Acks { return delivery.Acknowledged }
-		batches, _, err := c.Collect(delivery.Pace{Acks: acknowledged, Size: 1 << 20, Parts: 8})
+		batches, _, err := c.Collect(&delivery.Pace{Acks: acknowledged, Size: 1 << 20, Parts: 8})
 		fmt.Println(version, len(batches), err)
 	}
 	// Output:

@@ -37,7 +37,13 @@ type Pace struct {
 	// clusters (WARM-4). ListWait bounds how long later types wait for a list that is not
 	// complete (RES-2), and ListHold how long that waits itself (ABS-3). Zero is no wait.
 	RemovalWait, WarmWait, ListWait, ListHold time.Duration
+
+	Apart *Apart // nil: the client came back on this stream alone, or long ago
 }
+
+// Apart is until when removals, and listeners and routes, wait for what a client that came back is sent on its other
+// streams (WARM-4); zero: they do not.
+type Apart struct{ Removals, Followers time.Time }
 
 // Acks says which acknowledgements of a type a client owes.
 type Acks uint8

@@ -3,6 +3,7 @@ package delivery
 import (
 	"time"
 
+	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/internal/xds"
 )
 
@@ -79,6 +80,9 @@ func (s *schedule) ripen(w *typeSub) {
 // ripe reports whether what became due to be removed at a time has waited for its own time.
 func (s *schedule) ripe(at time.Time) bool {
 	end := at.Add(s.RemovalWait)
+	if s.Apart != nil {
+		end = notify.Later(end, s.Apart.Removals)
+	}
 	if s.RemovalWait > 0 && s.now().Before(end) {
 		s.later(end)
 		return false

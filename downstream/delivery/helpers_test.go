@@ -258,8 +258,8 @@ func (c *Place) schedule() *schedule {
 
 // paceOf is that of a client that owes acknowledgements of some types, and for which nothing
 // waits for a time.
-func paceOf(busy func(string) bool, size, parts int) Pace {
-	return Pace{Size: size, Parts: parts, ListWait: time.Hour, ListHold: longHold, Acks: func(typeURL string) Acks {
+func paceOf(busy func(string) bool, size, parts int) *Pace {
+	return &Pace{Size: size, Parts: parts, ListWait: time.Hour, ListHold: longHold, Acks: func(typeURL string) Acks {
 		if busy(typeURL) {
 			return Awaited
 		}

@@ -12,7 +12,7 @@ import (
 func (p *peer) listsWithin(change func(*Pace)) (said []string) {
 	p.Helper()
 	pace := paceOf(never, p.size, 8)
-	change(&pace)
+	change(pace)
 	batches, _, err := p.s.Collect(pace)
 	if err != nil {
 		p.Fatal(err)
@@ -203,7 +203,7 @@ func TestHiddenClustersHoldUpNothing_ACC3_WARM4(t *testing.T) {
 				collect := func() (n int) {
 					for more := true; more; {
 						pace := paceOf(never, c.size, 8)
-						warm(&pace)
+						warm(pace)
 						batches, left, err := c.s.Collect(pace)
 						if err != nil {
 							t.Fatal(err)

@@ -53,7 +53,7 @@ func TestHeldWaits_ADS4_RES11(t *testing.T) {
 			t.Helper()
 			pace := paceOf(never, c.size, 8)
 			pace.RemovalWait = time.Minute
-			s := &schedule{Pace: pace, store: b.store}
+			s := &schedule{Pace: *pace, store: b.store}
 			b.store.View(func() {
 				s.survey(c.c)
 				s.openGates(c.c)

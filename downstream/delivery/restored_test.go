@@ -306,7 +306,7 @@ func TestSUR1RestoredLists(t *testing.T) {
 	b.expect(same.lists(), "EDS e1") // WARM-2
 
 	t.Log("the time for which a list waits does not end it (ABS-3)")
-	batches, _, err := other.s.Collect(Pace{
+	batches, _, err := other.s.Collect(&Pace{
 		Acks: func(string) Acks { return Acknowledged }, Size: 1 << 20, Parts: 8,
 	})
 	if len(batches) > 0 || err != nil {

@@ -19,9 +19,6 @@ type schedule struct {
 	store  *cache.Store // has the clock
 	at     time.Time    // when the Collect began, once that was asked for
 	next   time.Time    // when something may go out that waits for its time; zero: nothing does
-	// warmUntil is up to when listeners and routes wait for the first word of the clusters of a client that
-	// came back (WARM-4); zero: they do not.
-	warmUntil time.Time
 
 	// In the order in which types are sent. They lie in the schedule itself, which costs no
 	// memory of its own, unless there are more than it has room for.
@@ -74,7 +71,8 @@ type typeDue struct {
 	held       bool      // it waits for endpoints of new clusters (WARM-4)
 	incomplete bool      // a list that would take from the client what it holds (RES-2)
 	settles    bool      // of that: the server has begun to send what it lacks
-	since      time.Time // of that: when the client asked
+	unknown    bool      // clusters of which nothing is known, of a client that came back (WARM-4)
+	since      time.Time // of an incomplete or unknown type: when the client asked
 }
 
 // quiet reports whether the client has everything of the type, and acknowledged it.
@@ -177,9 +175,24 @@ func (s *schedule) renewDue(w *typeSub) bool {
 	return false
 }
 
+// awaitsClusters returns until when listeners and routes wait for word of the clusters of a client that came back; zero: they
+// do not.
+func (s *schedule) awaitsClusters() (end time.Time) {
+	if s.Apart != nil {
+		end = s.Apart.Followers
+	}
+	types := s.types()
+	for i := range types {
+		if types[i].unknown {
+			end = notify.Later(end, types[i].since.Add(s.WarmWait))
+		}
+	}
+	return end
+}
+
 // waitForEndpoints makes listeners and routes wait for the endpoints of new clusters (WARM-4).
 func (s *schedule) waitForEndpoints(of *warming) {
-	end := s.warmUntil
+	end := s.awaitsClusters()
 	if len(of.clusters) > 0 {
 		end = notify.Later(end, of.since.Add(s.WarmWait))
 	}

@@ -304,7 +304,7 @@ func TestStateBody_BuiltOnce(t *testing.T) {
 	coll := b.store.FindTable(cds, cache.WholeType).Collection(cache.Wildcard)
 	pace := Pace{Acks: acknowledged, Size: 1 << 20, Parts: 8, ListHold: longHold}
 	collect := func(c *Subscriber) {
-		if batches, _, _ := c.Collect(pace); len(batches) != 1 || batches[0].Body.Resources() != members {
+		if batches, _, _ := c.Collect(&pace); len(batches) != 1 || batches[0].Body.Resources() != members {
 			t.Fatal("no list")
 		}
 	}

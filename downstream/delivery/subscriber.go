@@ -61,7 +61,7 @@ func (s *Subscriber) Held() bool { return slices.ContainsFunc(s.places, (*Place)
 // overtake its additions (ADS-2). No two stores' locks are held together: each store is
 // surveyed, one schedule is made of all, and each store delivers up to the change that the
 // survey saw. The error is ErrBehind.
-func (s *Subscriber) Collect(pace Pace) ([]*Batch, Outlook, error) {
+func (s *Subscriber) Collect(pace *Pace) ([]*Batch, Outlook, error) {
 	switch len(s.places) {
 	case 0:
 		return nil, Outlook{}, nil
@@ -72,10 +72,10 @@ func (s *Subscriber) Collect(pace Pace) ([]*Batch, Outlook, error) {
 }
 
 // collectOne is Collect for one place, under one lock.
-func (s *Subscriber) collectOne(pace Pace) ([]*Batch, Outlook, error) {
+func (s *Subscriber) collectOne(pace *Pace) ([]*Batch, Outlook, error) {
 	c := s.places[0]
 	var due schedule
-	due.begin(&pace, s.form, c.store)
+	due.begin(pace, s.form, c.store)
 	due.atOnce = true
 	p := delivery{sub: s}
 	var more, behind bool
@@ -102,9 +102,9 @@ func (s *Subscriber) collectOne(pace Pace) ([]*Batch, Outlook, error) {
 }
 
 // collectAll is Collect for several places.
-func (s *Subscriber) collectAll(pace Pace) ([]*Batch, Outlook, error) {
+func (s *Subscriber) collectAll(pace *Pace) ([]*Batch, Outlook, error) {
 	var due schedule
-	due.begin(&pace, s.form, s.places[0].store)
+	due.begin(pace, s.form, s.places[0].store)
 	seen, heartbeats := make([]uint64, len(s.places)), make([]uint64, len(s.places))
 	behind := false
 	for i, c := range s.places {

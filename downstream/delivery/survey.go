@@ -43,14 +43,14 @@ func (s *schedule) survey(c *Place) {
 		d.heartbeats = d.heartbeats || (renew && !w.list.full)
 		d.again = d.again || w.again.due()
 		d.known = d.known || !w.lacksAll()
-		if w.rank == xds.RankCluster && w.progress.shown && s.WarmWait > 0 && !w.subs.anyKnown() {
-			s.warmUntil = notify.Later(s.warmUntil, w.list.begun.Add(s.WarmWait))
-		}
-		if s.incomplete(w) {
+		incomplete := s.incomplete(w)
+		if incomplete {
 			d.incomplete, d.settles = true, d.settles || w.subs.settles()
-			if d.since.IsZero() || w.list.begun.Before(d.since) {
-				d.since = w.list.begun
-			}
+		}
+		unknown := w.rank == xds.RankCluster && w.progress.shown && s.WarmWait > 0 && !w.subs.anyKnown()
+		d.unknown = d.unknown || unknown
+		if incomplete || unknown {
+			d.since = notify.Earlier(d.since, w.list.begun)
 		}
 		d.removes = d.removes || (removes && !w.removalsWait)
 	}

@@ -107,6 +107,33 @@ func (s *Subscriber) leadsTraffic() bool {
 	})
 }
 
+// NewClusters takes the endpoints, by name, of the clusters of which they are waited for: the client asks for them on another
+// stream. Nil: there are none.
+func (s *Subscriber) NewClusters() (endpoints map[string]struct{}) {
+	endpoints, s.clusters = s.clusters, nil
+	return endpoints
+}
+
+// HasEndpoints reports whether the client was sent endpoints that it subscribes to.
+func (s *Subscriber) HasEndpoints(name string) bool {
+	return slices.ContainsFunc(s.places, func(c *Place) (has bool) {
+		if w := c.find(xds.EndpointType); w != nil {
+			c.store.View(func() { has = w.subs.has(name) })
+		}
+		return has
+	})
+}
+
+// Told reports whether something is known of what the client subscribes to of a type, and it was sent all of that.
+func (s *Subscriber) Told(typeURL string) bool {
+	return !slices.ContainsFunc(s.places, func(c *Place) (lacks bool) {
+		if w := c.find(typeURL); w != nil {
+			c.store.View(func() { lacks = !w.subs.anyKnown() || w.list.mayHaveAll() || w.additionsDue() })
+		}
+		return lacks
+	})
+}
+
 // asksForEndpoints reports whether the client subscribes to any.
 func (s *Subscriber) asksForEndpoints() bool {
 	return slices.ContainsFunc(s.places, func(c *Place) bool { return c.find(xds.EndpointType) != nil })

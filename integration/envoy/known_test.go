@@ -52,12 +52,12 @@ func directFaults() []fault {
 	delta := []form{deltaADS, deltaPerType}
 	return []fault{
 		{
-			scenario: "the server restarts, a route moved to a new cluster meanwhile", forms: []form{deltaADS, stateADS}, sometimes: true,
-			seen: early,
+			scenario: "the server restarts, a route moved to a new cluster meanwhile",
+			forms:    []form{deltaADS, stateADS, deltaPerType, statePerType, polled}, sometimes: true, seen: early,
 		},
 		{
-			scenario: "the server restarts, a route moved to a new cluster meanwhile, beside the old one", forms: []form{deltaADS, stateADS},
-			sometimes: true, seen: early,
+			scenario: "the server restarts, a route moved to a new cluster meanwhile, beside the old one",
+			forms:    []form{deltaADS, stateADS, deltaPerType, statePerType, polled}, sometimes: true, seen: early,
 		},
 		{scenario: "changed cluster, ordinary control plane", forms: []form{deltaADS, stateADS}, seen: silent},
 		{scenario: "3 of 100 clusters invalid, an Envoy joins", forms: delta, seen: whole},
@@ -81,9 +81,20 @@ func directFaults() []fault {
 
 // relayFaults is what the relay does not do.
 func relayFaults() []fault {
-	const unknown = "requests fail: the list of clusters lacks the old one, which a relay that restarted without a disk does not have, and the Envoy drops it before it has the new route"
-	return []fault{{
-		scenario: "the server restarts, a route moved to a new cluster meanwhile", forms: []form{stateADS, stateOnDelta},
-		requirement: "ADS-4", seen: unknown, sometimes: true,
-	}}
+	const (
+		unknown = "requests fail: the list of clusters lacks the old one, which a relay that restarted without a disk does not have, and the Envoy drops it before it has the new route"
+		apart   = "requests may fail: each stream of an Envoy comes back at a time of its own, and routes wait for its other streams no longer than server.warm_wait"
+		polls   = "requests fail: polls of different types are independent of each other, and a poll for routes is answered although the client has not polled for the endpoints of the new cluster"
+	)
+	gone, beside := "the server restarts, a route moved to a new cluster meanwhile", "the server restarts, a route moved to a new cluster meanwhile, beside the old one"
+	disk := "the relay restarts from its disk, a route moved to a new cluster meanwhile"
+	return []fault{
+		{scenario: gone, forms: []form{stateADS, stateOnDelta, statePerType}, requirement: "ADS-4", seen: unknown, sometimes: true},
+		{scenario: gone, forms: []form{deltaPerType}, requirement: "WARM-4", seen: apart, sometimes: true},
+		{scenario: beside, forms: []form{deltaPerType, statePerType}, requirement: "WARM-4", seen: apart, sometimes: true},
+		{scenario: disk, forms: []form{deltaPerType, statePerType}, requirement: "WARM-4", seen: apart, sometimes: true},
+		{scenario: gone, forms: []form{polled}, requirement: "WARM-4", seen: polls, sometimes: true},
+		{scenario: beside, forms: []form{polled}, requirement: "WARM-4", seen: polls, sometimes: true},
+		{scenario: disk, forms: []form{polled}, requirement: "WARM-4", seen: polls, sometimes: true},
+	}
 }

@@ -24,13 +24,13 @@ func returningScenarios() []scenario {
 		name: "the server restarts, contents changed meanwhile", proves: "RES-2 RES-11", forms: everyForm,
 		behaviour: plane.GoControlPlane(), play: func(w *world) { returning(w, true) },
 	}, {
-		name: "the server restarts, a route moved to a new cluster meanwhile", proves: "RES-11 ADS-4 WARM-4", forms: adsForms,
+		name: "the server restarts, a route moved to a new cluster meanwhile", proves: "RES-11 ADS-4 WARM-4", forms: everyForm,
 		play: func(w *world) { returningElsewhere(w, true) },
 	}, {
-		name: "the server restarts, a route moved to a new cluster meanwhile, beside the old one", proves: "RES-11 WARM-4", forms: adsForms,
+		name: "the server restarts, a route moved to a new cluster meanwhile, beside the old one", proves: "RES-11 WARM-4", forms: everyForm,
 		play: func(w *world) { returningElsewhere(w, false) },
 	}, {
-		name: "the relay restarts from its disk, a route moved to a new cluster meanwhile", proves: "SUR-1 ADS-4 WARM-4", forms: adsForms, only: relayed, disk: true,
+		name: "the relay restarts from its disk, a route moved to a new cluster meanwhile", proves: "SUR-1 ADS-4 WARM-4", forms: everyForm, only: relayed, disk: true,
 		play: func(w *world) { returningElsewhere(w, true) },
 	}}
 }

@@ -99,7 +99,7 @@ func (bd *benched) settle() {
 
 func (bd *benched) collect() (resources int) {
 	for {
-		batches, left, _ := bd.client.Collect(unhurried)
+		batches, left, _ := bd.client.Collect(&unhurried)
 		for _, b := range batches {
 			resources += b.Body.Resources()
 		}

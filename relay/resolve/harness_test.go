@@ -528,7 +528,7 @@ func (c *client) collect() []string {
 	c.Helper()
 	var said []string
 	for more := true; more; {
-		batches, left, err := c.s.Collect(unhurried)
+		batches, left, err := c.s.Collect(&unhurried)
 		if err != nil {
 			c.Fatal(err)
 		}
