@@ -43,6 +43,7 @@ type contacts struct {
 	since    time.Time
 	answered time.Time
 	open     map[any]openRequest // the oldest request, by the line or the replica that waits for its answer
+	mute     map[any]time.Time   // since when no server answers, by the remote that found it
 	took     []Took              // the last mostTook, in no order
 	tookNext int                 // which of them is replaced next
 }
@@ -72,7 +73,29 @@ func (c *contacts) hear(at time.Time) {
 	defer c.mu.Unlock()
 	if at.After(c.answered) {
 		c.answered = at
+		clear(c.mute)
 	}
+}
+
+// silent notes that a server left a request unanswered. That is owed until any server answers: a new stream and the next
+// query do not begin it anew.
+func (c *contacts) silent(by any, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.answered.Before(since) {
+		return
+	}
+	if c.mute == nil {
+		c.mute = make(map[any]time.Time)
+	}
+	c.mute[by] = notify.Earlier(c.mute[by], since)
+}
+
+// leave forgets what by found.
+func (c *contacts) leave(by any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mute, by)
 }
 
 // openRequest is a request that nothing followed.
@@ -107,6 +130,9 @@ func (o *Outages) Contact() Contact {
 		if r.owed {
 			now.Unanswered = notify.Earlier(now.Unanswered, r.since)
 		}
+	}
+	for _, since := range c.mute {
+		now.Open, now.Unanswered = notify.Earlier(now.Open, since), notify.Earlier(now.Unanswered, since)
 	}
 	return now
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,5 +88,48 @@ func TestSUR8_Took(t *testing.T) {
 	took := o.Contact().Took
 	if len(took) != mostTook || took[0].For != mostTook || took[3].For != 3 {
 		t.Errorf("%d answers are kept, the first %v, the fourth %v", len(took), took[0], took[3])
+	}
+}
+
+// A server that falls mute owes an answer from the first query on, until it answers: neither its next streams nor further
+// queries make that younger, so that an alert at a minute fires. Nothing is owed to a session that has ended (SUR-2, OPS-6).
+func TestMuteServerOwesOneAnswer_SUR2_OPS6(t *testing.T) {
+	for _, api := range everyAPI() {
+		for _, comesBack := range []bool{true, false} {
+			t.Run(fmt.Sprint(api, " it comes back: ", comesBack), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFaulty(t)
+					a := f.plane("a:1", api)
+					a.set("1", "x")
+					out := new(Outages)
+					store := wanting(api, "x")
+					s := run(t, f.upstream(api, out, []string{"a:1"}), store, nil)
+					until(func() bool { return store.has("x") })
+					a.mute.Store(true)
+					if took := until(func() bool { return !out.Contact().Unanswered.IsZero() }); took > 2*quietTime {
+						t.Errorf("an answer is owed after %v", took)
+					}
+					for range 20 {
+						before := out.Contact().Unanswered
+						time.Sleep(30 * time.Second)
+						synctest.Wait()
+						if now := out.Contact().Unanswered; now.IsZero() || now.After(before) {
+							t.Fatalf("owed since %v, and 30 s later since %v", before, now)
+						}
+					}
+					if owed := time.Since(out.Contact().Unanswered); owed < 9*time.Minute {
+						t.Errorf("owed for %v", owed)
+					}
+					if comesBack {
+						a.mute.Store(false)
+						until(func() bool { return out.Contact().Unanswered.IsZero() })
+					}
+					_ = s.stop()
+					if got := out.Contact(); !got.Unanswered.IsZero() || !got.Open.IsZero() {
+						t.Errorf("after the session: %+v", got)
+					}
+				})
+			})
+		}
 	}
 }

@@ -108,7 +108,7 @@ func (r *remote) asked(l *line, x *replica, since time.Time, q *query, a attempt
 		}
 	case found != nil && (!heard || a.here && !a.quiet):
 		if !heard {
-			r.up.silent(x, since, r.report.obs)
+			r.silent(x, since)
 		}
 		if r.failback.replica == x {
 			r.failback.moveTo(found)
@@ -147,7 +147,13 @@ func (r *remote) unanswered(l *line, x *replica, since time.Time, q *query) {
 	if !alone {
 		return
 	}
+	r.silent(x, since)
+}
+
+// silent notes that a replica has not answered since a time.
+func (r *remote) silent(x *replica, since time.Time) {
 	r.up.silent(x, since, r.report.obs)
+	r.up.entrance.outages.contacts.silent(r, since)
 }
 
 // send asks a replica on a stream or poll of its own.
@@ -261,7 +267,7 @@ func (r *remote) betterUnanswered(x, own *replica, q *query, since time.Time) {
 	defer own.answers.done()
 	switch _, err := r.send(r.ctx, own, q, 0); {
 	case err == nil:
-		r.up.silent(x, since, r.report.obs)
+		r.silent(x, since)
 	case errors.Is(err, errSilent):
 		r.session.post(r.ctx, func() { r.client.sent().unanswered(q) })
 	}

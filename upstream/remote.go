@@ -74,6 +74,7 @@ func (r *remote) end() {
 		l.end(ReasonShutdown)
 	}
 	r.up.replicas.leave(&r.failback.seat)
+	r.up.entrance.outages.contacts.leave(r)
 	r.client.end()
 }
 

@@ -79,6 +79,13 @@ var faults = map[string]fault{
 		},
 		want: []string{"XdsrelayClientsUnserved"}, // nothing is asked for, so nothing is stale
 	},
+	"mute": { // what falls mute after it has answered is found a minute later: a test of package upstream has that
+		do: func(s *site) {
+			s.plane.Behave(func(b *plane.Behaviour) { b.Mute = true })
+			s.client("new", plane.Cluster)
+		},
+		want: []string{"XdsrelayUnanswered"},
+	},
 	"withheld": {
 		do: func(s *site) {
 			for i := range clusters - 1 {
@@ -180,7 +187,7 @@ func TestFaults_OPS6(t *testing.T) {
 	at := make(map[string]string)
 	for name, s := range sites {
 		at[name] = s.admin
-		if s.config.Server.TLS == nil && name != "unserved" {
+		if s.config.Server.TLS == nil && name != "unserved" && name != "mute" {
 			s.client("client", plane.Cluster)
 		}
 	}
