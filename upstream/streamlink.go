@@ -141,6 +141,7 @@ func (k *streamLink) ask(sub wire.Subscription) {
 		k.owes(sub, first, now)
 		k.awaitAdded(sub.TypeURL, now)
 		k.awaitAll(sub, first, now)
+		k.unheard[sub.TypeURL].besides(sub.Subscribe)
 	}
 }
 

@@ -46,8 +46,34 @@ func (w *wildcards) of() WildcardForm {
 
 // unheard is a first request for a wildcard that the server has not answered on its stream.
 type unheard struct {
-	due      time.Time // when "*" is asked for; zero: it was
-	explicit bool      // "*" was asked for
+	due      time.Time           // when "*" is asked for; zero: it was
+	explicit bool                // "*" was asked for
+	named    map[string]struct{} // what is asked for by name on the same stream: the answer to that is none to this
+}
+
+// besides notes names that are asked for on the stream.
+func (q *unheard) besides(names []string) {
+	if q == nil {
+		return
+	}
+	for _, name := range names {
+		if q.named == nil {
+			q.named = make(map[string]struct{})
+		}
+		if name != wildcard {
+			q.named[name] = struct{}{}
+		}
+	}
+}
+
+// answers reports whether a response is an answer to the wildcard: it has something else than what was named, or nothing.
+func (q *unheard) answers(r *wire.Received) bool {
+	other := func(name string) bool {
+		_, named := q.named[name]
+		return !named
+	}
+	return len(r.Resources)+len(r.Removed) == 0 ||
+		slices.ContainsFunc(r.Resources, func(x *wire.Resource) bool { return other(x.Name) }) || slices.ContainsFunc(r.Removed, other)
 }
 
 // awaitAll notes that a type's wildcard was asked for, or let go.
@@ -100,6 +126,8 @@ func (k *streamLink) heardAll(r *wire.Received) {
 	case q == nil && !w.needed.Load():
 		return
 	case q == nil:
+	case !q.answers(r):
+		return
 	case !q.explicit:
 		w.answered.Store(true)
 	case len(r.Resources) == 0:

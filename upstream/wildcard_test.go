@@ -142,6 +142,24 @@ func TestSUB14Explicit(t *testing.T) {
 				t.Errorf("unanswered: %q", got)
 			}
 		},
+		"SUB-14 SUB-12 a server that answers a name on the same stream": func(t *testing.T, run begin) {
+			t.Helper()
+			r, accept := run(WildcardAuto, sub(clusters, "*"), sub(clusters, "n"))
+			ss := accept()
+			ss.asked(time.Second, "cluster nothing", "cluster n")
+			ss.respond(clusters, "1", "n")
+			ss.asked(explicitAfter, "ack", "cluster *")
+			ss.respond(clusters, "2", "n")
+			ss.asked(time.Second, "ack")
+			if got := r.Status().Unanswered; !slices.Equal(got, []string{clusters}) {
+				t.Errorf("unanswered: %q", got)
+			}
+			ss.respond(clusters, "3", "a", "n")
+			ss.asked(time.Second, "ack")
+			if got := r.Status().Unanswered; len(got) > 0 {
+				t.Errorf("unanswered: %q", got)
+			}
+		},
 		"SUB-14 a server that has nothing at all": func(_ *testing.T, run begin) {
 			_, accept := run(WildcardAuto, sub(clusters, "*"))
 			ss := accept()
