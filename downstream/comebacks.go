@@ -163,9 +163,10 @@ func (st *stream) apart(warmWait time.Duration) *delivery.Apart {
 		return nil
 	}
 	end := st.standing.since.Add(warmWait)
+	removals := end.Add(warmWait) // streams of routes may begin later, and wait themselves
 	switch rank := xds.RankOf(t.url); {
-	case rank == xds.RankCluster:
-		return &delivery.Apart{Removals: end.Add(warmWait)} // streams of routes may begin later, and wait themselves
+	case rank == xds.RankCluster && st.types.now.Before(removals):
+		return &delivery.Apart{Removals: removals}
 	case rank.FollowsClusters() && st.types.now.Before(end) && st.shared.comebacks.waits(st.standing.node, st):
 		return &delivery.Apart{Followers: end}
 	}

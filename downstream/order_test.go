@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // everything subscribes to all of the ordered types, and returns what came.
@@ -192,4 +193,23 @@ func TestOrder_ADS1_RES9_SplitGoesOutBeforeALaterType(t *testing.T) {
 			t.Errorf("client holds %d resources, want 501", n)
 		}
 	}, func(c *Config) { c.MaxMessageSize = 16 << 10 })
+}
+
+// A cluster goes after routes of another store whose removal is due and waits itself (ADS-4, ADS-5).
+func TestRemovalsWaitAcrossStores_ADS4_ADS5(t *testing.T) {
+	runPaced(t, []scenario{{"a route goes a little later", func(h *harness) {
+		h.a.set(clusterType, "1", ofA("old"))
+		h.opaque.set(routeType, "1", "r")
+		c := h.client()
+		c.subscribe(clusterType, ofA("old"))
+		c.subscribe(routeType, "r")
+		c.take()
+		h.a.unset(clusterType, ofA("old"))
+		h.advance(100 * time.Millisecond)
+		h.opaque.unset(routeType, "r")
+		h.advance(100 * time.Millisecond)
+		c.wants()
+		h.advance(100 * time.Millisecond)
+		c.wants("RouteConfiguration -r", "Cluster -"+ofA("old"))
+	}}})
 }

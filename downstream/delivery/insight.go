@@ -143,6 +143,7 @@ func (w *typeSub) anyOpen() bool {
 // inspect adds what is true of one type in one store. The caller holds the store's lock for reading.
 func (w *typeSub) inspect(x *Insight, acks Acks, details Wanted) {
 	x.Stores = append(x.Stores, w.place.store)
+	open := x.Open.Count // in other stores
 	x.Names, x.Globs, x.Wildcard = x.Names+w.subs.names.len(), x.Globs+len(w.subs.globs.all), x.Wildcard || w.subs.wildcard != nil
 	for sub := range w.subs.names.all() {
 		e := sub.entry
@@ -166,7 +167,7 @@ func (w *typeSub) inspect(x *Insight, acks Acks, details Wanted) {
 			x.Since = notify.Earlier(x.Since, e.ReceivedAt())
 		}
 	}
-	x.Waits = later(x.Waits, w.lack(x.Open.Count > 0, acks))
+	x.Waits = later(x.Waits, w.lack(x.Open.Count > open, acks))
 	w.inspectRejections(x)
 	if details != nil {
 		w.inspectNames(x, acks, details)

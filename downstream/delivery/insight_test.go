@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 )
@@ -81,5 +82,26 @@ func TestInspect_ACK3(t *testing.T) {
 	b.says(cds, "+b@2")
 	if got := rejects(); len(got) > 0 {
 		t.Errorf("repaired: %v", got)
+	}
+}
+
+// The outage of another store is not what a client waits for that has all of that one (CSDS-1).
+func TestWaitsOfOtherStores_CSDS1(t *testing.T) {
+	b, c := newBed(t, cache.Limits{}).subscribed(eds, "slow")
+	away := b.cache.Open(cache.Source{Quiet: quiet})
+	place := c.s.Join(away)
+	place.Update(&Change{TypeURL: eds, Subscribe: names([]string{"here"})})
+	away.Session().Restart(streamOf(0), 0)
+	if err := away.Session().Apply(streamOf(0), response(eds, "+here@1"), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	c.collect()
+	away.Session().SetOutage("it is away")
+	if got, want := string(c.s.Inspect(acknowledged, nil)[0].Waits), string(WaitsForName); got != want {
+		t.Errorf("it waits for %q, want %q", got, want)
+	}
+	b.store.Session().SetOutage("it is away")
+	if got, want := string(c.s.Inspect(acknowledged, nil)[0].Waits), string(WaitsForUpstream); got != want {
+		t.Errorf("it waits for %q, want %q", got, want)
 	}
 }

@@ -65,6 +65,7 @@ type typeDue struct {
 	heartbeats bool // ttls that were renewed
 	again      bool // something is to be sent again, whatever is not acknowledged (ACK-3)
 	removes    bool // removals that may go
+	gated      bool // removals of what clusters do not refer to, which may not go yet (ADS-5)
 	acks       Acks
 
 	known      bool      // something is known of what the client subscribes to
@@ -76,7 +77,9 @@ type typeDue struct {
 }
 
 // quiet reports whether the client has everything of the type, and acknowledged it.
-func (d *typeDue) quiet() bool { return !d.adds && !d.again && d.acks == Acknowledged }
+func (d *typeDue) quiet() bool {
+	return !d.adds && !d.again && !d.gated && d.acks == Acknowledged
+}
 
 // sends reports whether anything of the type goes out by itself.
 func (d *typeDue) sends() bool {

@@ -53,6 +53,7 @@ func (s *schedule) survey(c *Place) {
 			d.since = notify.Earlier(d.since, w.list.begun)
 		}
 		d.removes = d.removes || (removes && !w.removalsWait)
+		d.gated = d.gated || removes && w.removalsWait && !w.rank.Waits()
 	}
 }
 
