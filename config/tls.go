@@ -10,9 +10,6 @@ import (
 // verifies reports whether clients must present a certificate.
 func (t *ServerTLS) verifies() bool { return t.ClientCAFile != "" || t.SPIFFE != nil }
 
-// shows reports whether the relay presents a certificate of its own.
-func (t *UpstreamTLS) shows() bool { return t.CertFile != "" || t.SPIFFE != nil }
-
 // serverTLS checks where the certificate of a listener comes from; nil: it has none.
 func (k *checker) serverTLS(path string, t *ServerTLS) {
 	switch {

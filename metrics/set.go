@@ -23,7 +23,7 @@ const (
 	labelKey      = "key"      // of the configuration
 	labelLimit    = "limit"    // downstream.Limit
 	labelWork     = "work"     // load.Work
-	labelMessage  = "message"  // of lines of the log: literals, of which lograte bounds the number
+	labelMessage  = "message"  // of lines of the log: literals, of which logs.Limit bounds the number
 )
 
 const namespace = "xdsrelay"

@@ -150,7 +150,7 @@ type WorkloadState struct {
 	Certificate, Token time.Time
 }
 
-// WorkloadState says how the Workload APIs in use are now.
+// State says how the Workload APIs in use are now.
 func (s *Workloads) State() WorkloadState {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,7 +99,7 @@ func (b *WorkloadTokens) open(address string, from fetcher) *WorkloadToken {
 	return t
 }
 
-// WorkloadToken gives the token. The error says why there is none: the Workload API has given none yet, has taken
+// Token gives the token. The error says why there is none: the Workload API has given none yet, has taken
 // it away, or it has expired.
 func (t *WorkloadToken) Token() (string, error) {
 	now := t.issued.Load()

@@ -18,7 +18,7 @@ type PlaceError struct {
 	Message string
 }
 
-// PlaceError gives "file:line:column: message", without the parts that are unknown.
+// Error gives "file:line:column: message", without the parts that are unknown.
 func (e *PlaceError) Error() string {
 	if at := Place(e.File, e.Line, e.Column); at != "" {
 		return at + ": " + e.Message

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	// JSON is made of payloads, and payloads of JSON, only with their types at hand.
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	// JSON is made of payloads, and payloads of JSON, only with their types at hand.
 	_ "github.com/xdsrelay/xdsrelay/internal/xds/apitypes"
 )
 

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	// Whatever is written out as JSON, YAML or text can only be read with its type
 	// at hand.
-	"github.com/xdsrelay/xdsrelay/internal/files"
 	_ "github.com/xdsrelay/xdsrelay/internal/xds/apitypes"
 )
 

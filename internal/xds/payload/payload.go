@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	// What is shown as JSON can only be read with its type at hand.
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	// What is shown as JSON can only be read with its type at hand.
 	_ "github.com/xdsrelay/xdsrelay/internal/xds/apitypes"
 )
 

@@ -30,7 +30,7 @@ func (e entry) node() (*corev3.Node, *Error) {
 	if err := protojson.Unmarshal(e.json, node); err == nil {
 		return node, nil
 	}
-	// It is something that has a node, or wrong: nodefile takes longer and knows where.
+	// It is something that has a node, or wrong: files.ParseNode takes longer and knows where.
 	text, skipped := unwrap(e.json)
 	node, err := files.ParseNode(text)
 	return node, placed(err, e.line-1+skipped)
@@ -53,7 +53,7 @@ func placed(err error, above int) *Error {
 		return nil
 	}
 	bad := &Error{Err: err}
-	if e, ok := err.(*files.PlaceError); ok { //nolint:errorlint // nodefile gives it bare
+	if e, ok := err.(*files.PlaceError); ok { //nolint:errorlint // files.ParseNode gives it bare
 		bad = &Error{Line: max(1, e.Line) + above, Column: e.Column, Err: &files.PlaceError{Message: e.Message}}
 	}
 	return bad
