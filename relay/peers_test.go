@@ -132,7 +132,7 @@ func TestConnectionsOfPeersAreBounded_LIM1(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = conn.Close() }()
+		t.Cleanup(func() { _ = conn.Close() })
 		if first == nil {
 			first = conn
 		}

@@ -381,26 +381,30 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	}
 	defer clients.close()
 	pages := adminPort{relay: r}
-	web := func(port string, lis net.Listener, s *http.Server) (end func()) {
+	web := func(port string, lis net.Listener, s *http.Server) *http.Server {
 		wg.Go(func() {
 			if err := s.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
 				clients.failed <- fmt.Errorf("%s port: %w", port, err)
 			}
 		})
-		return func() { _ = s.Close() } // its listener's error is of no use any more
+		return s
 	}
+	shut := func(s *http.Server) { _ = s.Close() } // its listener's error is of no use any more
 	ofAdmin := func(handler http.Handler) *http.Server {
 		s := newAdminServer("admin", handler, r.log)
 		s.ErrorLog = slog.NewLogLogger(r.refusals.AdminHTTPLog(), slog.LevelDebug)
 		return s
 	}
-	defer web("admin", r.admin.secure(admin), ofAdmin(pages.door(pages.admitted(pages.containing(pages.handler())))))()
+	operators := web("admin", r.admin.secure(admin), ofAdmin(pages.door(pages.admitted(pages.containing(pages.handler())))))
+	defer shut(operators)
 	if r.probes != nil {
 		open := adminPort{r, true}
-		defer web("admin", r.probes, ofAdmin(open.containing(open.probes())))()
+		probes := web("admin", r.probes, ofAdmin(open.containing(open.probes())))
+		defer shut(probes)
 	}
 	if r.peers.lis != nil {
-		defer web("peers", r.securedPeers(), r.peersServer(pages.containing(r.peers.pages)))()
+		others := web("peers", r.securedPeers(), r.peersServer(pages.containing(r.peers.pages)))
+		defer shut(others)
 	}
 	r.serving.Store(true)
 	if r.ready != nil {

@@ -115,6 +115,8 @@ func (x *attacked) measure(ctx context.Context, d *deployment) (report.Values, e
 		at = d.server.REST
 	case x.attack.Admin:
 		at = cmp.Or(d.server.Admin, at)
+	case x.attack.Peers:
+		at = cmp.Or(d.server.Peers, at)
 	case x.attack.TLS:
 		at = d.server.Mutual
 	}

@@ -39,7 +39,7 @@ var (
 	errStatus = errors.New("the peer answers with a status that is none of a relay's")
 )
 
-// Ask asks the peer for the image of the scope with an ID, and has take take it. take is not called if the peer does not
+// Ask asks the peer for the image of the scope with an ID, and gives it to take. That is not called if the peer does not
 // have the scope, or if its image has the tag of before, which says that nothing changed. The error is ErrSelf,
 // ErrRefused, or why there is no answer: then the peer is left alone for a while.
 func (p *Peer) Ask(ctx context.Context, scope, before string, take func(*cache.Image, time.Time)) (tag string, err error) {
@@ -83,7 +83,7 @@ func (p *Peer) Look(ctx context.Context) (holds []string, err error) {
 	return holds, err
 }
 
-// exchange sends a request, and has read read the answer.
+// exchange sends a request. read gets the answer.
 func (p *Peer) exchange(ctx context.Context, query, tag string, read func(context.Context, *http.Response, io.Reader) error) (err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, exchangeTime, errTooLong)
 	defer stop()

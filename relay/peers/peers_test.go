@@ -158,7 +158,7 @@ func (b *bench) only() *Peer {
 	return all[0]
 }
 
-// asks asks for the scope, and gives what was taken: names with versions, and as of when.
+// asks has the scope asked for, and gives what was taken: names with versions, and as of when.
 func (b *bench) asks(scope, before string) (taken []string, asOf time.Time, tag string, err error) {
 	tag, err = b.only().Ask(b.Context(), scope, before, func(i *cache.Image, at time.Time) {
 		asOf = at

@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type Attack struct {
 	Title string
 	REST  bool // it is against a server of polls
 	Admin bool // it is against the port for operators, where there is one
+	Peers bool // it is against the port for other relays, where there is one
 	TLS   bool // it is against a server with mutual TLS, whose address is that of server.Process.Mutual
 	// run goes on until ctx ends. size is how much of it there is to be: 1 in full. It calls ready
 	// once, when what it does is under way.
@@ -54,6 +56,7 @@ func All() []Attack {
 		{Name: "loads", Title: "1,000 streams that report loads of invented clusters", run: onMethod("/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats", 20, 50, loadReport)},
 		{Name: "unacknowledged", Title: "1,000 streams that read and acknowledge nothing", run: onMethod(deltaMethod, 20, 50, subscription)},
 		{Name: "admin", Title: "1,000 connections to the admin port that read nothing", Admin: true, run: adminReaders},
+		{Name: "peers", Title: "1,000 connections to the port for other relays, without a certificate", Peers: true, run: noPeers},
 	}
 }
 
@@ -411,6 +414,27 @@ func adminReaders(ctx context.Context, to dialer, size float64, ready func()) {
 				return err
 			}
 		}
+	})
+}
+
+// noPeers shake hands without a certificate, and come again.
+func noPeers(ctx context.Context, to dialer, size float64, ready func()) {
+	const total = 1000
+	parallel(ctx, of(size, total), func(ctx context.Context, _ int) error {
+		conn, err := to(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		defer stop()
+		ready()
+		shaking := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}) //nolint:gosec // it costs the client work, and says nothing of the server
+		if err := shaking.HandshakeContext(ctx); err != nil {
+			return err
+		}
+		_, err = shaking.Read(make([]byte, 1)) // which says that the server ended it
+		return err
 	})
 }
 

@@ -60,6 +60,9 @@ func (s *serving) Addr() string { return s.lis.Addr().String() }
 // Admin implements backend.
 func (*serving) Admin() string { return "" }
 
+// Peers implements backend.
+func (*serving) Peers() string { return "" }
+
 // REST implements backend.
 func (*serving) REST() string { return "" }
 
@@ -92,6 +95,9 @@ func openBaseline(ctx context.Context, sets []content.Set, folder string) (backe
 
 // Mutual implements backend.
 func (f *baselineServer) Mutual() string { return f.mutual.address() }
+
+// Peers implements backend: handshakes without a certificate fail there, too.
+func (f *baselineServer) Peers() string { return f.mutual.lis.Addr().String() }
 
 // REST implements backend.
 func (f *baselineServer) REST() string { return f.polls.Addr() }

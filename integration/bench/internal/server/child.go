@@ -18,11 +18,12 @@ import (
 // backend is a server while it runs.
 type backend interface {
 	// Addr is the address for clients, REST that for those that poll, Mutual that for those with certificates
-	// (as that of [Process]), and Admin that for operators; "" without one.
+	// (as that of [Process]), Admin that for operators, and Peers that for other relays; "" without one.
 	Addr() string
 	REST() string
 	Mutual() string
 	Admin() string
+	Peers() string
 	Update(typeURL string, item, revision int) error
 	Stats() Stats
 	// Close ends it, and waits for that.
@@ -90,7 +91,7 @@ func (c *child) carryOut(ctx context.Context, order *command) (reply, error) {
 			return reply{}, err
 		}
 		c.server = server
-		return reply{Addr: server.Addr(), REST: server.REST(), Mutual: server.Mutual(), Admin: server.Admin()}, nil
+		return reply{Addr: server.Addr(), REST: server.REST(), Mutual: server.Mutual(), Admin: server.Admin(), Peers: server.Peers()}, nil
 	}
 	if c.server == nil {
 		return reply{}, errors.New("the server is not started")

@@ -27,6 +27,7 @@ type Process struct {
 	REST   string // for clients that poll; "" without
 	Mutual string // for clients with mutual TLS: mtls://address/folder, with the folder of their certificate; "" without
 	Admin  string // for operators; "" without
+	Peers  string // for other relays; "" without
 
 	cmd     *exec.Cmd
 	folder  string // of certificates
@@ -70,7 +71,7 @@ func start(ctx context.Context, order *command) (*Process, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	p.Addr, p.REST, p.Mutual, p.Admin = answer.Addr, answer.REST, answer.Mutual, answer.Admin
+	p.Addr, p.REST, p.Mutual, p.Admin, p.Peers = answer.Addr, answer.REST, answer.Mutual, answer.Admin, answer.Peers
 	return p, nil
 }
 

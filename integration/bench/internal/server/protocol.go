@@ -56,6 +56,7 @@ type reply struct {
 	REST   string `json:"rest,omitempty"`
 	Mutual string `json:"mutual,omitempty"`
 	Admin  string `json:"admin,omitempty"`
+	Peers  string `json:"peers,omitempty"`
 	Began  int64  `json:"began,omitempty"` // when the update began, of package clock
 	Ended  int64  `json:"ended,omitempty"` // when the last one was made
 	Made   int    `json:"made,omitempty"`  // how many were

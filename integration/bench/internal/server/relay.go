@@ -22,6 +22,7 @@ import (
 type relayServer struct {
 	xds, rest, admin net.Listener // rest: nil unless strangers come
 	mutual           *mutual      // so is this
+	peers            net.Listener // so is this
 	cancel           context.CancelFunc
 	running          sync.WaitGroup
 	err              error  // of Run, once running is done
@@ -49,6 +50,9 @@ func openRelay(ctx context.Context, o *RelayOptions, folder string) (_ backend, 
 		if r.mutual, err = openMutual(ctx, folder); err != nil {
 			return nil, err
 		}
+		if r.peers, err = listen(ctx); err != nil {
+			return nil, err
+		}
 	}
 	cfg := r.config(o)
 	if o.Cache != "" {
@@ -67,6 +71,7 @@ func openRelay(ctx context.Context, o *RelayOptions, folder string) (_ backend, 
 	}
 	if o.Strangers {
 		server.ServeREST(r.rest)
+		server.ServePeers(r.peers)
 		if err := server.ServeListener(securedListener, r.mutual.lis); err != nil {
 			return nil, err
 		}
@@ -81,9 +86,9 @@ func openRelay(ctx context.Context, o *RelayOptions, folder string) (_ backend, 
 // securedListener is the name of the listener with mutual TLS.
 const securedListener = "secured"
 
-// config is the default configuration, but for eight things: all clients share one scope, which is what a relay
+// config is the default configuration, but for nine things: all clients share one scope, which is what a relay
 // is for, and their address may have all connections; if strangers come, only the clients of a fleet share, no
-// address may have all, and there is a listener with mutual TLS; a collection counts as complete a second after
+// address may have all, and there are a listener with mutual TLS and a port for peers; a collection counts as complete a second after
 // its first answer; the end is not spread over time; there may be access rules, and snapshots; and warnings are
 // not logged, such as the one that clients who share differ in their node's id.
 func (r *relayServer) config(o *RelayOptions) *config.Config {
@@ -95,6 +100,8 @@ func (r *relayServer) config(o *RelayOptions) *config.Config {
 		l.Name, l.Listen = securedListener, r.mutual.lis.Addr().String()
 		l.TLS = &config.ServerTLS{CertFile: cert, KeyFile: key, ClientCAFile: clients}
 		cfg.Server.Listeners = []config.Listener{l}
+		cfg.Peers.Listen, cfg.Peers.Identities = r.peers.Addr().String(), []string{"relay"}
+		cfg.Peers.TLS = config.PeersTLS{CertFile: cert, KeyFile: key, CAFile: cert} // nobody has a certificate of it
 	} else {
 		cfg.Aggregation.Otherwise = config.Share
 		cfg.Limits.Share = 100
@@ -111,7 +118,7 @@ func (r *relayServer) config(o *RelayOptions) *config.Config {
 
 // drop closes and removes all of a relay that does not run.
 func (r *relayServer) drop() (err error) {
-	for _, lis := range []net.Listener{r.xds, r.admin, r.rest} {
+	for _, lis := range []net.Listener{r.xds, r.admin, r.rest, r.peers} {
 		if lis != nil {
 			err = errors.Join(err, lis.Close())
 		}
@@ -162,6 +169,14 @@ func (r *relayServer) Addr() string { return r.xds.Addr().String() }
 
 // Admin implements backend.
 func (r *relayServer) Admin() string { return r.admin.Addr().String() }
+
+// Peers implements backend.
+func (r *relayServer) Peers() string {
+	if r.peers == nil {
+		return ""
+	}
+	return r.peers.Addr().String()
+}
 
 // REST implements backend.
 func (r *relayServer) REST() string {
