@@ -137,6 +137,7 @@ type Issuer struct {
 	JWKSFile   string   `yaml:"jwks_file"`    // its public keys, a JSON Web Key Set; or
 	JWKSURL    string   `yaml:"jwks_url"`     // where they are
 	JWKSCAFile string   `yaml:"jwks_ca_file"` // CAs of the URL's server; empty: the system's
+	JWKSMaxAge Duration `yaml:"jwks_max_age"` // of keys that cannot be read again; 0: they count for ever
 }
 
 // Keepalive configures HTTP/2 pings on a quiet connection, on either side.

@@ -155,6 +155,9 @@ func (k *checker) proxyProtocol(path string, on bool, addresses ...string) {
 // another service would do, and that service could come here with it.
 func (k *checker) issuer(at string, t *Issuer) {
 	k.required(at+".issuer", t.Issuer)
+	if t.JWKSMaxAge != 0 {
+		k.between(at+".jwks_max_age", t.JWKSMaxAge, Duration(10*time.Minute), Duration(30*24*time.Hour))
+	}
 	if len(t.Audiences) == 0 {
 		k.fail(at+".audiences", "missing or empty: a token for any other service would count")
 	}

@@ -57,7 +57,7 @@ func TestParseEveryKey(t *testing.T) {
 			TLSRefresh: Duration(2 * time.Minute),
 			Identity: Identity{Recheck: Duration(8 * time.Minute), JWT: []Issuer{
 				{Issuer: "https://a.example.com", Audiences: []string{"xds", "relay"}, JWKSFile: "keys.json"},
-				{Issuer: "b", Audiences: []string{"xds"}, JWKSURL: "https://b.example.com/keys", JWKSCAFile: "b.pem"},
+				{Issuer: "b", Audiences: []string{"xds"}, JWKSURL: "https://b.example.com/keys", JWKSCAFile: "b.pem", JWKSMaxAge: Duration(3 * time.Hour)},
 			}},
 			ProxyProtocol:    true,
 			MaxMessageSize:   1 * MiB,

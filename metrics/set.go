@@ -21,6 +21,7 @@ const (
 	labelPart     = "part"     // logs.Part
 	labelRule     = "rule"     // an aggregation rule's name, or "otherwise"
 	labelKey      = "key"      // of the configuration
+	labelIssuer   = "issuer"   // of tokens, as configured
 	labelLimit    = "limit"    // downstream.Limit
 	labelWork     = "work"     // load.Work
 	labelMessage  = "message"  // of lines of the log: literals, of which logs.Limit bounds the number

@@ -33,6 +33,8 @@ type Source interface {
 	Clients() map[string]map[downstream.ClientState]int
 	// Certificates lists the certificates that the relay shows, as they stand in their files.
 	Certificates() []Certificate
+	// KeyAges gives for each issuer of tokens how long ago its keys were read or fetched.
+	KeyAges() map[string]time.Duration
 	// Sessions lists the sessions that are running.
 	Sessions() []SessionStats
 	// Replicas lists the servers of the upstreams.
@@ -106,6 +108,7 @@ type sourceCollector struct {
 	reporting, interval         *prometheus.Desc
 	restored, restoredAge       *prometheus.Desc
 	workloadsAway               *prometheus.Desc
+	keyAges                     *prometheus.Desc
 	expires, tokenExpires       *prometheus.Desc
 	tables                      []tableDesc
 }
@@ -172,6 +175,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		restoredAge: desc("cache", "restored_age_seconds",
 			"The longest time since such a resource was last known to be current; 0 if there is none.", labelUpstream),
 		workloadsAway: desc("spiffe", "away", "SPIFFE Workload APIs in use that do not answer, or have no identity for the relay."),
+		keyAges:       desc("downstream", "token_keys_age_seconds", "Time since the keys of an issuer of bearer tokens were read or fetched.", labelIssuer),
 		expires: desc("spiffe", "certificate_expires_seconds",
 			"Time until the first of the certificates from SPIFFE Workload APIs expires, negative after that; 0 if there is none."),
 		tokenExpires: desc("spiffe", "token_expires_seconds",
@@ -207,7 +211,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.connections, c.kept, c.clients, c.certificates, c.lifetimes, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.expires, c.tokenExpires} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.connections, c.kept, c.clients, c.certificates, c.lifetimes, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.keyAges, c.expires, c.tokenExpires} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -283,6 +287,9 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(c.expires, left(workloads.Certificate))
 	gauge(c.tokenExpires, left(workloads.Token))
+	for issuer, age := range c.source.KeyAges() {
+		gauge(c.keyAges, age.Seconds(), issuer)
+	}
 	for _, x := range c.source.Certificates() {
 		gauge(c.certificates, left(x.Expires), x.Key)
 		gauge(c.lifetimes, x.Expires.Sub(x.From).Seconds(), x.Key)

@@ -28,7 +28,10 @@ type fakeSource struct {
 	expires             time.Duration // from now
 	clients             map[string]map[downstream.ClientState]int
 	certificates        []Certificate
+	keyAges             map[string]time.Duration
 }
+
+func (f fakeSource) KeyAges() map[string]time.Duration { return f.keyAges }
 
 func (f fakeSource) Clients() map[string]map[downstream.ClientState]int { return f.clients }
 

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"time"
+
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/credentials"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
@@ -46,6 +48,17 @@ func (s source) Clients() map[string]map[downstream.ClientState]int {
 func (s source) Certificates() (all []metrics.Certificate) {
 	for _, c := range certificates(s.relay.now.Load().config) {
 		all = append(all, metrics.Certificate{Key: c.Key, From: c.From, Expires: c.Expires})
+	}
+	return all
+}
+
+// KeyAges implements metrics.Source.
+func (s source) KeyAges() map[string]time.Duration {
+	all := make(map[string]time.Duration)
+	for _, p := range s.relay.ports {
+		for issuer, age := range p.Listener.Tokens().KeyAges() {
+			all[issuer] = max(all[issuer], age)
+		}
 	}
 	return all
 }

@@ -52,7 +52,7 @@ func (t *bearers) verifier(l config.Listener, refresh config.Duration) (*credent
 		},
 	}
 	for _, i := range l.Identity.JWT {
-		c.Trusts = append(c.Trusts, credentials.TokenIssuer{Issuer: i.Issuer, Audiences: i.Audiences, File: i.JWKSFile, URL: i.JWKSURL, CAFile: i.JWKSCAFile})
+		c.Trusts = append(c.Trusts, credentials.TokenIssuer{Issuer: i.Issuer, Audiences: i.Audiences, File: i.JWKSFile, URL: i.JWKSURL, CAFile: i.JWKSCAFile, MaxAge: i.JWKSMaxAge.Std()})
 	}
 	return credentials.NewVerifier(c)
 }

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -473,5 +474,37 @@ func TestClose_ACC1(t *testing.T) {
 	v.Close()
 	if d := time.Since(began); d > 3*time.Second {
 		t.Errorf("it took %v", d)
+	}
+}
+
+// Keys that cannot be read again count for ever, or for as long as the operator says. How old they are is known (ACC-1).
+func TestKeysMaxAge_ACC1(t *testing.T) {
+	issuer := tokens.NewIssuer(t, name, "1")
+	for _, most := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			file := newFile(t, issuer.Key())
+			v, err := credentials.NewVerifier(credentials.VerifierConfig{
+				Trusts: []credentials.TokenIssuer{{Issuer: name, Audiences: []string{"xds"}, File: file, MaxAge: most}}, Refresh: time.Minute, Report: func(string, error) {},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			verify := func() credentials.TokenReason {
+				_, err := v.Verify(t.Context(), issuer.Token(tokens.Claims{"aud": "xds", "exp": time.Now().Add(24 * time.Hour).Unix()}), nil)
+				return reasonOf(t, err)
+			}
+			<-time.After(2 * time.Hour)
+			if age := v.KeyAges()[name]; verify() != "" || age > time.Minute {
+				t.Errorf("ACC-1: keys that are read again: %q, %v old", verify(), age)
+			}
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(2 * time.Hour)
+			if age := v.KeyAges()[name]; age < 2*time.Hour-time.Minute || (verify() != "") != (most > 0) {
+				t.Errorf("ACC-1: keys that count for %v: %q after %v", most, verify(), age)
+			}
+		})
 	}
 }

@@ -43,6 +43,7 @@ type keys struct {
 	wg     sync.WaitGroup
 
 	set  atomic.Pointer[keySet]
+	got  atomic.Int64       // when they were read or fetched last, or the first attempt began; in nanoseconds
 	asks chan chan struct{} // each is closed after the next look
 
 	failed string // the reason that was reported last; of the goroutine
@@ -54,6 +55,7 @@ func openKeys(t TokenIssuer, c *VerifierConfig) (*keys, error) {
 		trust: t, every: fetchEvery, pause: fetchPause, panics: c.Panics, asks: make(chan chan struct{}),
 		report: func(err error) { c.Report(t.Issuer, err) },
 	}
+	k.got.Store(time.Now().UnixNano())
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	if t.File != "" {
 		k.every, k.pause = c.Refresh, readPause
@@ -79,8 +81,14 @@ func (k *keys) close() {
 	k.wg.Wait()
 }
 
-// now gives the keys as they are; nil: none were fetched yet.
+// age is how long ago the keys were read or fetched, or should have been for the first time.
+func (k *keys) age() time.Duration { return time.Since(time.Unix(0, k.got.Load())) }
+
+// now gives the keys as they are; nil: none were fetched yet, or they are too old.
 func (k *keys) now() keySet {
+	if k.trust.MaxAge > 0 && k.age() > k.trust.MaxAge {
+		return nil
+	}
 	if set := k.set.Load(); set != nil {
 		return *set
 	}
@@ -162,6 +170,7 @@ func (k *keys) look() error {
 		return fmt.Errorf("%s: %w", k.trust.source(), err)
 	}
 	k.set.Store(&set)
+	k.got.Store(time.Now().UnixNano())
 	return nil
 }
 

@@ -26,6 +26,8 @@ type TokenIssuer struct {
 	File      string   // with its JSON Web Key Set
 	URL       string   // where that is, if there is no file
 	CAFile    string   // CAs of the URL's server; "": the system's
+
+	MaxAge time.Duration // after which keys count no more that could not be read or fetched again; 0: never
 }
 
 // VerifierConfig makes a Verifier.
@@ -72,6 +74,18 @@ func (v *Verifier) Close() {
 	for _, i := range v.issuers {
 		i.keys.close()
 	}
+}
+
+// KeyAges gives for each issuer how long ago its keys were read or fetched. A nil Verifier has none.
+func (v *Verifier) KeyAges() map[string]time.Duration {
+	if v == nil {
+		return nil
+	}
+	ages := make(map[string]time.Duration, len(v.issuers))
+	for name, i := range v.issuers {
+		ages[name] = i.keys.age()
+	}
+	return ages
 }
 
 // Turn waits until a signature may be verified, which takes a processor. The caller calls done after that.
