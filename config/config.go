@@ -107,6 +107,8 @@ type ServerTLS struct {
 	KeyFile      string `yaml:"key_file"`
 	ClientCAFile string `yaml:"client_ca_file,omitempty"` // set: clients must present a certificate (mTLS)
 
+	ClientCRLFile string `yaml:"client_crl_file,omitempty"` // revocation lists of these CAs
+
 	SPIFFE *SPIFFE `yaml:"spiffe,omitempty"` // in place of files; clients must present a certificate
 }
 

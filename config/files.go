@@ -126,6 +126,13 @@ func (k *checker) serverFiles(at string, t *ServerTLS) {
 	}
 	k.keyPair(at, t.CertFile, t.KeyFile)
 	k.roots(at+".client_ca_file", t.ClientCAFile)
+	if lists := k.read(at+".client_crl_file", t.ClientCRLFile); lists != nil {
+		if cas, err := files.Read(t.ClientCAFile, maxFile); err == nil {
+			if _, err := credentials.ParseRevoked(lists, cas, time.Now()); err != nil {
+				k.fail(at+".client_crl_file", "%s: %v", t.ClientCRLFile, err)
+			}
+		}
+	}
 	if t.SPIFFE != nil {
 		k.workload(at, t.SPIFFE.Socket)
 	}

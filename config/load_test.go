@@ -53,7 +53,7 @@ func TestParseEveryKey(t *testing.T) {
 		Server: Server{
 			Listen:     ":18443",
 			SocketMode: 0o600,
-			TLS:        &ServerTLS{CertFile: "s.pem", KeyFile: "s.key", ClientCAFile: "clients.pem"},
+			TLS:        &ServerTLS{CertFile: "s.pem", KeyFile: "s.key", ClientCAFile: "clients.pem", ClientCRLFile: "revoked.pem"},
 			TLSRefresh: Duration(2 * time.Minute),
 			Identity: Identity{Recheck: Duration(8 * time.Minute), JWT: []Issuer{
 				{Issuer: "https://a.example.com", Audiences: []string{"xds", "relay"}, JWKSFile: "keys.json"},
@@ -97,7 +97,7 @@ func TestParseEveryKey(t *testing.T) {
 		},
 		Admin: Admin{
 			Listen: "[::1]:19443", SocketMode: 0o660, Hosts: []string{"xdsrelay.example.com", "*.relays.svc"},
-			TLS: &ServerTLS{CertFile: "admin.pem", KeyFile: "admin.key", ClientCAFile: "operators.pem"}, TokensFile: "/etc/xdsrelay/operators", ProbesListen: ":19102",
+			TLS: &ServerTLS{CertFile: "admin.pem", KeyFile: "admin.key", ClientCAFile: "operators.pem", ClientCRLFile: "gone.pem"}, TokensFile: "/etc/xdsrelay/operators", ProbesListen: ":19102",
 		},
 		Upstreams: []Upstream{{
 			Name:           "one",

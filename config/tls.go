@@ -15,11 +15,14 @@ func (k *checker) serverTLS(path string, t *ServerTLS) {
 	switch {
 	case t == nil:
 	case t.SPIFFE != nil:
-		k.noFiles(path, map[string]string{"cert_file": t.CertFile, "key_file": t.KeyFile, "client_ca_file": t.ClientCAFile})
+		k.noFiles(path, map[string]string{"cert_file": t.CertFile, "key_file": t.KeyFile, "client_ca_file": t.ClientCAFile, "client_crl_file": t.ClientCRLFile})
 		k.spiffe(path+".spiffe", t.SPIFFE.Socket, t.SPIFFE.TrustDomains)
 	default:
 		k.required(path+".cert_file", t.CertFile)
 		k.required(path+".key_file", t.KeyFile)
+		if t.ClientCRLFile != "" && t.ClientCAFile == "" {
+			k.fail(path+".client_crl_file", "expected client_ca_file too: without it no client shows a certificate")
+		}
 	}
 }
 
@@ -45,7 +48,7 @@ func (k *checker) clientTLS(path string, t *UpstreamTLS) {
 
 // noFiles refuses files where a Workload API has what they would have.
 func (k *checker) noFiles(path string, files map[string]string) {
-	for _, key := range []string{"cert_file", "key_file", "ca_file", "client_ca_file"} {
+	for _, key := range []string{"cert_file", "key_file", "ca_file", "client_ca_file", "client_crl_file"} {
 		if files[key] != "" {
 			k.fail(path+"."+key, "expected either spiffe or %s: the Workload API has certificate, key and CAs", key)
 		}

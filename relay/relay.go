@@ -304,7 +304,7 @@ func identifierOf(n config.Node) string { return wire.RelayIdentifier + n.ID }
 // serverTLS begins to use the TLS files of a listener, or its Workload API.
 func (r *Relay) serverTLS(l config.Listener, refresh config.Duration) (*credentials.TLSServer, error) {
 	return credentials.NewTLSServer(credentials.TLSServerConfig{
-		CertFile: l.TLS.CertFile, KeyFile: l.TLS.KeyFile, ClientCAFile: l.TLS.ClientCAFile, SPIFFE: r.clientsOf(l.TLS.SPIFFE),
+		CertFile: l.TLS.CertFile, KeyFile: l.TLS.KeyFile, ClientCAFile: l.TLS.ClientCAFile, ClientCRLFile: l.TLS.ClientCRLFile, SPIFFE: r.clientsOf(l.TLS.SPIFFE),
 		Refresh: refresh.Std(), Panics: r.panics,
 		Report: func(err error) {
 			if err != nil {

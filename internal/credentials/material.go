@@ -17,15 +17,16 @@ const maxSize = 4 << 20
 // paths names what one side reads; an empty name means not configured.
 type paths struct {
 	cert, key, ca string
+	crl           string // of revocation lists of the CAs
 }
 
 // contents is what the files held when they were last read.
 type contents struct {
-	cert, key, ca []byte
+	cert, key, ca, crl []byte
 }
 
 func (c contents) equal(o contents) bool {
-	return bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key) && bytes.Equal(c.ca, o.ca)
+	return bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key) && bytes.Equal(c.ca, o.ca) && bytes.Equal(c.crl, o.crl)
 }
 
 // material is a usable set of certificate and roots, immutable once built.
@@ -49,7 +50,7 @@ func (f paths) read() (contents, error) {
 	for _, one := range []struct {
 		what, name string
 		to         *[]byte
-	}{{"certificate", f.cert, &c.cert}, {"key", f.key, &c.key}, {"CA", f.ca, &c.ca}} {
+	}{{"certificate", f.cert, &c.cert}, {"key", f.key, &c.key}, {"CA", f.ca, &c.ca}, {"revocation list", f.crl, &c.crl}} {
 		if one.name == "" {
 			continue
 		}
@@ -84,6 +85,12 @@ func (f paths) parse(c contents, now time.Time) (*material, error) {
 			return nil, fmt.Errorf("CA file %s: %w", f.ca, errNoCertificate)
 		}
 		m.roots = RootsOf(pool)
+	}
+	if f.crl != "" {
+		var err error
+		if m.roots.revoked, err = ParseRevoked(c.crl, c.ca, now); err != nil {
+			return nil, fmt.Errorf("revocation list file %s: %w", f.crl, err)
+		}
 	}
 	return m, nil
 }

@@ -19,6 +19,7 @@ type Roots struct {
 	bundles map[spiffeid.TrustDomain]*x509bundle.Bundle // nil: every root is for every certificate
 	ids     []spiffeid.ID                               // of those of bundles; empty: all
 	unknown bool
+	revoked *Revoked // nil: nobody says
 }
 
 // UnknownRoots trusts nobody: it is not known yet who counts. Who counted before goes on doing so.
@@ -55,7 +56,7 @@ func (r *Roots) Pool() *x509.CertPool {
 // Check gives what crypto/tls calls at the end of a handshake, a resumed one too, if the pool does
 // not say everything. Otherwise it gives nil.
 func (r *Roots) Check(usage x509.ExtKeyUsage) func(tls.ConnectionState) error {
-	if r.bundles == nil {
+	if r.bundles == nil && r.revoked == nil {
 		return nil
 	}
 	return func(state tls.ConnectionState) error {
@@ -78,9 +79,13 @@ func (r *Roots) Verify(shown []*x509.Certificate, usage x509.ExtKeyUsage, now ti
 	for _, c := range shown[1:] {
 		between.AddCert(c)
 	}
-	return shown[0].Verify(x509.VerifyOptions{
+	chains, err := shown[0].Verify(x509.VerifyOptions{
 		Roots: r.pool, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
 	})
+	if err != nil {
+		return nil, err
+	}
+	return r.revoked.left(chains)
 }
 
 // verifySVID verifies an X509-SVID with the bundle of its own trust domain, whatever other bundles
@@ -114,7 +119,7 @@ func (r *Roots) Equal(o *Roots) bool {
 		return false
 	}
 	if r.bundles == nil {
-		return r.pool.Equal(o.pool)
+		return r.pool.Equal(o.pool) && r.revoked.equal(o.revoked)
 	}
 	return slices.Equal(r.ids, o.ids) && maps.EqualFunc(r.bundles, o.bundles, (*x509bundle.Bundle).Equal)
 }

@@ -27,6 +27,8 @@ type TLSServerConfig struct {
 	// With it a client without such a certificate is refused (mutual TLS);
 	// without it clients are not asked for one.
 	ClientCAFile string
+	// ClientCRLFile has revocation lists of these roots: a client with a certificate of them is refused. "": none.
+	ClientCRLFile string
 	// SPIFFE takes the place of the files. A client without an X509-SVID that counts
 	// is refused.
 	SPIFFE *WorkloadParty
@@ -46,7 +48,7 @@ type TLSServer struct {
 // NewTLSServer reads the files of cfg. The error names the file and what is wrong
 // with it. Close ends the watching.
 func NewTLSServer(cfg TLSServerConfig) (*TLSServer, error) {
-	f := paths{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.ClientCAFile}
+	f := paths{cert: cfg.CertFile, key: cfg.KeyFile, ca: cfg.ClientCAFile, crl: cfg.ClientCRLFile}
 	if f.cert == "" && f.key == "" && cfg.SPIFFE == nil {
 		return nil, errNoServer
 	}

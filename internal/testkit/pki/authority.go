@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -45,7 +46,7 @@ func NewAuthority(tb TB, name string) *Authority {
 		NotAfter:              time.Now().Add(caLifetime),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageCertSign,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	})
 	return a
 }
@@ -89,6 +90,15 @@ func (a *Authority) SVID(id string, options ...Option) tls.Certificate {
 
 // Root is the authority's own certificate.
 func (a *Authority) Root() *x509.Certificate { return a.root.Leaf }
+
+// Key signs for the authority, for lists of what it revokes.
+func (a *Authority) Key() crypto.Signer {
+	key, ok := a.root.PrivateKey.(crypto.Signer)
+	if !ok {
+		a.tb.Fatal("the authority's key does not sign")
+	}
+	return key
+}
 
 // Option changes what a certificate says.
 type Option func(tb TB, template *x509.Certificate)
