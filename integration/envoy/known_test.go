@@ -84,6 +84,7 @@ func relayFaults() []fault {
 	const (
 		unknown = "requests fail: the list of clusters lacks the old one, which a relay that restarted without a disk does not have, and the Envoy drops it before it has the new route"
 		apart   = "requests may fail: each stream of an Envoy comes back at a time of its own, and routes wait for its other streams no longer than server.warm_wait"
+		earlier = "requests fail if the control plane removes the old cluster before the Envoy's stream of clusters is back: the relay keeps a removed cluster for the lists of clients that are connected then"
 		polls   = "requests fail: polls of different types are independent of each other, and a poll for routes is answered although the client has not polled for the endpoints of the new cluster"
 	)
 	gone, beside := "the server restarts, a route moved to a new cluster meanwhile", "the server restarts, a route moved to a new cluster meanwhile, beside the old one"
@@ -92,7 +93,8 @@ func relayFaults() []fault {
 		{scenario: gone, forms: []form{stateADS, stateOnDelta, statePerType}, requirement: "ADS-4", seen: unknown, sometimes: true},
 		{scenario: gone, forms: []form{deltaPerType}, requirement: "WARM-4", seen: apart, sometimes: true},
 		{scenario: beside, forms: []form{deltaPerType, statePerType}, requirement: "WARM-4", seen: apart, sometimes: true},
-		{scenario: disk, forms: []form{deltaPerType, statePerType}, requirement: "WARM-4", seen: apart, sometimes: true},
+		{scenario: disk, forms: []form{deltaPerType}, requirement: "WARM-4", seen: apart, sometimes: true},
+		{scenario: disk, forms: []form{statePerType}, requirement: "ADS-4", seen: earlier, sometimes: true},
 		{scenario: gone, forms: []form{polled}, requirement: "WARM-4", seen: polls, sometimes: true},
 		{scenario: beside, forms: []form{polled}, requirement: "WARM-4", seen: polls, sometimes: true},
 		{scenario: disk, forms: []form{polled}, requirement: "WARM-4", seen: polls, sometimes: true},
