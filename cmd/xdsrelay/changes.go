@@ -91,10 +91,11 @@ func (o *askFlags) changes(w io.Writer, answers []adminclient.Answer[admin.Chang
 		}
 		for _, c := range v.Changes {
 			add(c.At)
+			now := o.cut(dash(c.New), 20)
 			if c.Old != "" && c.Old == c.New {
-				c.New += " (other content)"
+				now += " (other content)"
 			}
-			row := []string{c.At.UTC().Format(time.TimeOnly), short(c.TypeURL), o.cut(c.Name, 50), o.cut(dash(c.Old), 20), o.cut(dash(c.New), 36), "-", "-", "-", "-", o.cut(scopeText(c.Scope), 30)}
+			row := []string{c.At.UTC().Format(time.TimeOnly), short(c.TypeURL), o.cut(c.Name, 50), o.cut(dash(c.Old), 20), now, "-", "-", "-", "-", o.cut(scopeText(c.Scope), 30)}
 			if s := c.Clients; s != nil {
 				row[5], row[6], row[7], row[8] = strconv.Itoa(s.Asking), strconv.Itoa(s.Sent), strconv.Itoa(s.Accepted), strconv.Itoa(s.Rejected)
 			}

@@ -105,6 +105,10 @@ func scopesCommand() *cobra.Command {
 		Long: `Show the scopes with the most clients: each is one stream to its control plane and one cache.
 UNMENTIONED are fields in which nodes of its clients differ and that no rule looks at.
 
+Then a line for each rule: a rule with about one client for each scope shares nothing. Its scope
+has a part that differs for each client, or clients that otherwise decides about are isolated.
+"xdsrelay nodes" and "xdsrelay explain --nodes" say what another rule would do.
+
 ` + exitCodes("a relay refused or failed"),
 		Example: `  xdsrelay scopes`,
 		Args:    noArguments,
@@ -129,6 +133,23 @@ UNMENTIONED are fields in which nodes of its clients differ and that no rule loo
 				}
 			}
 			atRelays(w, answers, rows)
+			rows = [][]string{{"RULE", "CLIENTS", "SCOPES", "CLIENTS/SCOPE", "FAILED", "RELAY"}}
+			for i := range answers {
+				if answers[i].Value.Result == nil {
+					continue
+				}
+				for _, r := range answers[i].Value.Rules {
+					each := "-"
+					if r.Scopes > 0 {
+						each = strconv.FormatFloat(float64(r.Clients)/float64(r.Scopes), 'f', 1, 64)
+					}
+					rows = append(rows, []string{r.Rule, strconv.Itoa(r.Clients), strconv.Itoa(r.Scopes), each, strconv.Itoa(r.Failed), answers[i].Address})
+				}
+			}
+			if len(rows) > 1 {
+				_, _ = fmt.Fprintln(w)
+				atRelays(w, answers, rows)
+			}
 			return nil
 		})
 	})

@@ -133,7 +133,7 @@ func TestStatus(t *testing.T) {
 	f.says(t, cli.ExitFailure, []string{`no client with the node "fine" asks for the type lds`}, "why", "fine", "lds", "x")
 
 	f.says(t, 0, []string{"a         reached", "connected"}, "upstreams", "a")
-	f.says(t, 0, []string{"isolated", "stopped", "otherwise"}, "scopes", "-o", "wide")
+	f.says(t, 0, []string{"isolated", "stopped", "otherwise", "RULE       CLIENTS  SCOPES  CLIENTS/SCOPE  FAILED\notherwise  4        4       1.0            0\n"}, "scopes", "-o", "wide")
 	f.says(t, 0, []string{"cds   broken  present  31"}, "resources", "cds", "broken")
 
 	p.Set(cluster("c7", 2))
@@ -142,7 +142,7 @@ func TestStatus(t *testing.T) {
 	f.says(t, 0, []string{"Nothing changed."}, "changes", "--type", "rds")
 	f.says(t, 0, []string{"done in "}, "hold", "--yes", "--type", "rds")
 	f.says(t, 0, []string{"released"}, "release", "--yes", "--type", "rds")
-	f.says(t, 0, []string{" HOLD ", "RELEASE", "HOLD: upstream all, scope all, type rds: "}, "changes", "--type", "rds")
+	f.says(t, 0, []string{" HOLD ", "RELEASE", "HOLD: upstream all, scope all, type rds; scopes: "}, "changes", "--type", "rds")
 	f.says(t, cli.ExitFailure, []string{"1 of 3 clients have it (2 an older version or none, 1 version 31)", "1 client rejected it"}, "wait", "cds", "broken", "--share", "90%")
 	f.says(t, cli.ExitFailure, []string{"not all have it in time"}, "wait", "cds", "broken", "--share", "60%", "--for", "1ms")
 	f.says(t, 0, []string{"1 of 3 clients have it"}, "wait", "cds", "broken", "--share", "30%", "--version", "31")

@@ -64,13 +64,13 @@ func eventOf(name, operator string, c *Command, done *Done) Event {
 		text += fmt.Sprintf(", %v %v", x...)
 	}
 	released, changed, failed := done.Totals()
-	text += fmt.Sprintf(": %d scopes", len(done.Scopes))
+	text += fmt.Sprintf("; scopes: %d", len(done.Scopes))
 	for _, n := range []struct {
 		of    int
 		names string
-	}{{released, "names released"}, {changed, "names changed back"}, {failed, "scopes failed"}} {
+	}{{released, "released names"}, {changed, "names that changed back"}, {failed, "scopes where it failed"}} {
 		if n.of > 0 {
-			text += fmt.Sprintf(", %d %s", n.of, n.names)
+			text += fmt.Sprintf(", %s: %d", n.names, n.of)
 		}
 	}
 	return Event{At: time.Now(), Kind: name, Text: text, Operator: operator}

@@ -112,7 +112,7 @@ func NewStatus(of State, now time.Time) *Status {
 	for _, c := range of.Scopes(ScopeFilter{}).Failures {
 		f.add(Problem{
 			Kind: RuleFails, Text: fmt.Sprintf("The aggregation rule %s fails for clients: %s.", c.Rule, strings.TrimSuffix(c.Reason, ".")),
-			Clients: c.Clients, Nodes: []string{c.Example}, Next: "xdsrelay explain",
+			Clients: c.Clients, Nodes: []string{c.Example}, Next: "xdsrelay nodes | " + strings.TrimSpace("xdsrelay explain --nodes - --config "+v.About.File),
 		})
 	}
 	clients := of.Clients(nil, nil)

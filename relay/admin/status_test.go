@@ -61,7 +61,7 @@ func TestNewStatus(t *testing.T) {
 		{"GATE-4 what an operator holds", faulty{held: admin.HeldPage{Orders: []admin.OrderView{{TypeURL: clusterType, Upstream: "u", Held: true}, {TypeURL: "t"}}, Held: []admin.HeldView{{Why: "operator"}}}},
 			admin.HeldByHand, "An operator holds what clients get: type cds of u.", "xdsrelay held --type cds --upstream u"},
 		{"VAR-6 a file that cannot be used", faulty{upstreams: []admin.Upstream{{Name: "u", State: "reached", Path: "x", Unusable: []string{"x/a.yaml: line 3: bad"}}}}, admin.FilesBroken, "Files of u that cannot be used: 1. Clients keep what these had before. x/a.yaml: line 3: bad", "xdsrelay upstreams u"},
-		{"AGG-1 a wrong rule", faulty{failures: []sharing.Case{{Rule: "zones", Reason: "no such key: zone", Clients: 3, Example: "n"}}}, admin.RuleFails, "rule zones fails for clients: no such key: zone.", "xdsrelay explain"},
+		{"AGG-1 a wrong rule", faulty{failures: []sharing.Case{{Rule: "zones", Reason: "no such key: zone", Clients: 3, Example: "n"}}}, admin.RuleFails, "rule zones fails for clients: no such key: zone.", "xdsrelay nodes | xdsrelay explain --nodes - --config"},
 		{"ACK-3 a client that rejects one of several", faulty{clients: []downstream.Status{client("n", downstream.TypeView{
 			TypeStatus: downstream.TypeStatus{LastNack: &downstream.Nack{Message: "bad", At: now}}, State: downstream.Rejecting,
 			Rejects: []delivery.Rejected{{Name: "a"}, {Name: "b"}},
