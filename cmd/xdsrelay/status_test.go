@@ -142,7 +142,7 @@ func TestStatus(t *testing.T) {
 	f.says(t, 0, []string{"Nothing changed."}, "changes", "--type", "rds")
 	f.says(t, 0, []string{"done in "}, "hold", "--yes", "--type", "rds")
 	f.says(t, 0, []string{"released"}, "release", "--yes", "--type", "rds")
-	f.says(t, 0, []string{" HOLD ", "RELEASE", "HOLD: upstream all, scope all, type rds; scopes: "}, "changes", "--type", "rds")
+	f.says(t, 0, []string{" HOLD ", "RELEASE", "HOLD: upstream all, scope all, type rds, scopes: 4"}, "changes", "--type", "rds")
 	f.says(t, cli.ExitFailure, []string{"1 of 3 clients have it (2 an older version or none, 1 version 31)", "1 client rejected it"}, "wait", "cds", "broken", "--share", "90%")
 	f.says(t, cli.ExitFailure, []string{"not all have it in time"}, "wait", "cds", "broken", "--share", "60%", "--for", "1ms")
 	f.says(t, 0, []string{"1 of 3 clients have it"}, "wait", "cds", "broken", "--share", "30%", "--version", "31")

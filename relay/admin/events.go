@@ -59,19 +59,18 @@ func Reloaded(changed, waiting []string, hash string) Event {
 
 // eventOf is a command that was carried out.
 func eventOf(name, operator string, c *Command, done *Done) Event {
-	text := fmt.Sprintf("upstream %s, scope %s, type %s", cmp.Or(c.Upstream, "all"), ScopeText(c.Scope), cmp.Or(strings.Join(c.Types, ","), "all"))
+	parts := []string{"upstream " + cmp.Or(c.Upstream, "all"), "scope " + ScopeText(c.Scope), "type " + cmp.Or(strings.Join(c.Types, " "), "all")}
 	for _, x := range c.options() {
-		text += fmt.Sprintf(", %v %v", x...)
+		parts = append(parts, fmt.Sprintf("%v %v", x...))
 	}
 	released, changed, failed := done.Totals()
-	text += fmt.Sprintf("; scopes: %d", len(done.Scopes))
 	for _, n := range []struct {
-		of    int
 		names string
-	}{{released, "released names"}, {changed, "names that changed back"}, {failed, "scopes where it failed"}} {
+		of    int
+	}{{"scopes", len(done.Scopes)}, {"released names", released}, {"names that changed back", changed}, {"scopes where it failed", failed}} {
 		if n.of > 0 {
-			text += fmt.Sprintf(", %s: %d", n.names, n.of)
+			parts = append(parts, fmt.Sprintf("%s: %d", n.names, n.of))
 		}
 	}
-	return Event{At: time.Now(), Kind: name, Text: text, Operator: operator}
+	return Event{At: time.Now(), Kind: name, Text: strings.Join(parts, ", "), Operator: operator}
 }

@@ -323,14 +323,14 @@ func why(node, url, name string) string {
 
 // command is a command line. What begins with a dash is no flag of it.
 func command(name string, args ...string) string {
-	line := "xdsrelay " + name
+	words := []string{"xdsrelay", name}
 	if slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "-") }) {
-		line += " --"
+		words = append(words, "--")
 	}
 	for _, s := range args {
-		line += " " + word(s)
+		words = append(words, word(s))
 	}
-	return line
+	return strings.Join(words, " ")
 }
 
 // word is a word of a command line: a shell takes "*" and the like for something else, and a terminal control characters.
