@@ -13,7 +13,7 @@ type Access struct {
 	Otherwise Effect       `yaml:"otherwise"` // for names that no rule matches; secrets are denied then (ACC-4)
 	Rules     []AccessRule `yaml:"rules"`     // the first matching rule decides (ACC-2)
 	Verify    []VerifyRule `yaml:"verify"`    // all must be true for a client to be served (ACC-5)
-	Enforce   Shadow       `yaml:"enforce"`   // false: otherwise and the rules decide about secrets only, and what they would deny is counted
+	Shadow    Shadow       `yaml:"enforce"`   // false: otherwise and the rules decide about secrets only, and what they would deny is counted
 
 	// Tests are the expected results of the rules. Only [Config.TestRules] runs them.
 	Tests []AccessTest `yaml:"tests"`
@@ -25,7 +25,7 @@ type ListenerAccess struct {
 	Otherwise Effect       `yaml:"otherwise"`
 	Rules     []AccessRule `yaml:"rules"`
 	Verify    []VerifyRule `yaml:"verify"`
-	Enforce   Shadow       `yaml:"enforce"`
+	Shadow    Shadow       `yaml:"enforce"`
 }
 
 // Shadow says that rules are counted and audited, and not enforced. It is written as the opposite: enforce.
@@ -55,7 +55,7 @@ type AccessRule struct {
 
 	Secrets bool `yaml:"secrets,omitempty"` // a rule that allows gives secrets only with it (ACC-4)
 
-	Enforce Shadow `yaml:"enforce"` // false: the rule decides nothing
+	Shadow Shadow `yaml:"enforce"` // false: the rule decides nothing
 }
 
 // Types says how the relay treats resource types, by short name or type URL.
@@ -68,7 +68,7 @@ type Types struct {
 type VerifyRule struct {
 	Name    string `yaml:"name"`
 	Require string `yaml:"require"` // a CEL expression over node and peer
-	Enforce Shadow `yaml:"enforce"` // false: the rule refuses nobody
+	Shadow  Shadow `yaml:"enforce"` // false: the rule refuses nobody
 }
 
 // access checks the sections.

@@ -85,10 +85,10 @@ type accessSection struct {
 
 // accessSections gives Config.Access, and then those of listeners.
 func (c *Config) accessSections() []accessSection {
-	all := []accessSection{{"access", "", c.Access.Otherwise, c.Access.Rules, c.Access.Verify, bool(c.Access.Enforce)}}
+	all := []accessSection{{"access", "", c.Access.Otherwise, c.Access.Rules, c.Access.Verify, bool(c.Access.Shadow)}}
 	for i, l := range c.Server.Listeners {
 		if a := l.Access; a != nil {
-			all = append(all, accessSection{fmt.Sprintf("server.listeners[%d].access", i), l.Name, a.Otherwise, a.Rules, a.Verify, bool(a.Enforce)})
+			all = append(all, accessSection{fmt.Sprintf("server.listeners[%d].access", i), l.Name, a.Otherwise, a.Rules, a.Verify, bool(a.Shadow)})
 		}
 	}
 	return all
@@ -107,7 +107,7 @@ func (c *Config) sectionOf(listener string) accessSection {
 func (s *accessSection) allowed(c *Config) rules.AccessConfig {
 	of := rules.AccessConfig{Allow: s.otherwise == Allow, Types: make(map[string]bool), Shadow: s.shadow}
 	for _, r := range s.rules {
-		of.Rules = append(of.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == Allow, Secrets: r.Secrets, Shadow: bool(r.Enforce)})
+		of.Rules = append(of.Rules, rules.AccessRule{Name: r.Name, Match: r.Match, Allow: r.Effect == Allow, Secrets: r.Secrets, Shadow: bool(r.Shadow)})
 	}
 	for _, url := range c.SecretTypeURLs() {
 		of.Types[url] = true
@@ -122,7 +122,7 @@ func (c *Config) SecretTypeURLs() []string { return typeURLs(c.Types.Secret) }
 func (s *accessSection) requirements() []rules.Requirement {
 	list := make([]rules.Requirement, len(s.verify))
 	for i, r := range s.verify {
-		list[i] = rules.Requirement{Name: r.Name, Require: r.Require, Shadow: bool(r.Enforce)}
+		list[i] = rules.Requirement{Name: r.Name, Require: r.Require, Shadow: bool(r.Shadow)}
 	}
 	return list
 }
@@ -150,7 +150,7 @@ func (c *Config) SecretsDenied() (listeners []string, all bool) {
 	}
 	all = true
 	for _, l := range c.Server.AllListeners() {
-		if slices.ContainsFunc(c.sectionOf(l.Name).rules, func(r AccessRule) bool { return r.Effect == Allow && r.Secrets }) {
+		if slices.ContainsFunc(c.sectionOf(l.Name).rules, func(r AccessRule) bool { return r.Effect == Allow && r.Secrets && !bool(r.Shadow) }) {
 			all = false
 		} else {
 			listeners = append(listeners, l.Name)
@@ -181,11 +181,11 @@ func (c *Config) ShadowNames() (names []string) {
 	}
 	for _, s := range c.accessSections() {
 		for _, r := range s.rules {
-			add(r.Name, s.shadow || bool(r.Enforce))
+			add(r.Name, s.shadow || bool(r.Shadow))
 		}
 		add(rules.Otherwise, s.shadow)
 		for _, r := range s.verify {
-			add(r.Name, bool(r.Enforce))
+			add(r.Name, bool(r.Shadow))
 		}
 	}
 	return names

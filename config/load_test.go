@@ -173,10 +173,10 @@ func TestParseEveryKey(t *testing.T) {
 		Access: Access{
 			Otherwise: Deny,
 			Rules: []AccessRule{{
-				Name: "own-cluster", Match: `name.startsWith(node.cluster + "/") || xdstp.authority == node.cluster`, Effect: Allow, Secrets: true, Enforce: true,
+				Name: "own-cluster", Match: `name.startsWith(node.cluster + "/") || xdstp.authority == node.cluster`, Effect: Allow, Secrets: true, Shadow: true,
 			}},
-			Verify:  []VerifyRule{{Name: "own-node", Require: `peer.spiffe == "spiffe://td/" + node.cluster`, Enforce: true}},
-			Enforce: true,
+			Verify: []VerifyRule{{Name: "own-node", Require: `peer.spiffe == "spiffe://td/" + node.cluster`, Shadow: true}},
+			Shadow: true,
 			Tests: []AccessTest{{
 				Name: "another cluster",
 				Node: map[string]any{"cluster": "shop"},

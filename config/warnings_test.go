@@ -142,3 +142,14 @@ func TestWarningsOfExamples(t *testing.T) {
 		}
 	}
 }
+
+// A rule in shadow gives no secrets (ACC-4).
+func TestSecretsDenied_ACC4(t *testing.T) {
+	for enforce, want := range map[string]bool{"true": false, "false": true} {
+		c := mustParse(t, "upstreams: [{name: a, default: true, endpoints: [\"a:1\"]}]\n"+
+			"access: {rules: [{name: s, match: type == sds, effect: allow, secrets: true, enforce: "+enforce+"}]}\n")
+		if _, all := c.SecretsDenied(); all != want {
+			t.Errorf("ACC-4: enforce: %s: no listener gives secrets: %t, want %t", enforce, all, want)
+		}
+	}
+}

@@ -162,20 +162,20 @@ func TestShadow_ACC2_ACC5(t *testing.T) {
 		allowed, want string
 	}{
 		"a rule": {
-			func(c *config.Config) { c.Access.Rules[1].Enforce = true }, "cds a vault/a, sds own/key",
+			func(c *config.Config) { c.Access.Rules[1].Shadow = true }, "cds a vault/a, sds own/key",
 			"access CN=web allow own extensions.transport_sockets.tls.v3.Secret own/key\n" +
 				"access CN=web deny otherwise extensions.transport_sockets.tls.v3.Secret other\n" +
 				"access CN=web would deny no-vault config.cluster.v3.Cluster vault/a",
 		},
 		"a rule that allows": {
-			func(c *config.Config) { c.Access.Rules[0].Enforce = true }, "cds a, sds",
+			func(c *config.Config) { c.Access.Rules[0].Shadow = true }, "cds a, sds",
 			"access CN=web would allow own extensions.transport_sockets.tls.v3.Secret own/key\n" +
 				"access CN=web deny otherwise extensions.transport_sockets.tls.v3.Secret own/key\n" +
 				"access CN=web deny otherwise extensions.transport_sockets.tls.v3.Secret other\n" +
 				"access CN=web deny no-vault config.cluster.v3.Cluster vault/a",
 		},
 		"a list, but for secrets": {
-			func(c *config.Config) { c.Access.Otherwise, c.Access.Enforce = config.Deny, true }, "cds a vault/a, sds own/key",
+			func(c *config.Config) { c.Access.Otherwise, c.Access.Shadow = config.Deny, true }, "cds a vault/a, sds own/key",
 			"access CN=web allow own extensions.transport_sockets.tls.v3.Secret own/key\n" +
 				"access CN=web deny otherwise extensions.transport_sockets.tls.v3.Secret other\n" +
 				"access CN=web would deny otherwise config.cluster.v3.Cluster a\n" +
@@ -184,7 +184,7 @@ func TestShadow_ACC2_ACC5(t *testing.T) {
 	} {
 		r, x := audited(t, func(c *config.Config) {
 			c.Access.Rules = append([]config.AccessRule(nil), auditRules...)
-			c.Access.Verify = []config.VerifyRule{{Name: "not-b", Require: `node.id != "b"`, Enforce: true}}
+			c.Access.Verify = []config.VerifyRule{{Name: "not-b", Require: `node.id != "b"`, Shadow: true}}
 			tt.change(c)
 		})
 		access := client(t, r, "n").Access()

@@ -105,8 +105,7 @@ func (l *Log) Close() {
 	}
 	l.known.Close()
 	l.unknown.Close()
-	if l.lines != nil {
-		l.lines.Close(flush)
+	if l.lines != nil && l.lines.Close(flush) { // else the file hangs, and so would closing it
 		l.file.close()
 	}
 }
