@@ -208,7 +208,7 @@ func (s *simulation) askedOf(r *relayProcess) map[knownName]bool {
 }
 
 // judgeDemand looks whether a relay that was asked by its peer wants more than before of its control planes, which
-// none of its clients wants (SUR-1): the marker of a peer ends loops.
+// none of its clients wants (SUR-1): a peer answers from memory, which ends loops.
 func (s *simulation) judgeDemand(r *relayProcess, before map[knownName]bool) {
 	asked := s.askedOf(r)
 	maps.DeleteFunc(asked, func(k knownName, _ bool) bool { return before[k] })
