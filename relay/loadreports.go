@@ -163,9 +163,9 @@ func (l *loadSource) Open(ctx context.Context) (loadreport.Stream, error) {
 	if !ok {
 		return nil, loadreport.ErrUnserved
 	}
-	stream, err := f.LoadReports(ctx)
+	stream, err := f.Beside(ctx, upstream.LoadReporting)
 	switch {
-	case errors.Is(err, upstream.ErrNoLoadReports):
+	case errors.Is(err, upstream.ErrNoStreams):
 		return nil, loadreport.ErrUnserved
 	case err != nil:
 		return nil, err
@@ -184,12 +184,26 @@ func (l *loadSource) Hold() (release func()) {
 
 // loadStream is a stream that was opened by one of a session's feeds.
 type loadStream struct {
-	*upstream.LoadReports
+	*upstream.SideStream
 
 	supply *supply
 	feed   feed
 }
 
+// sendTimeout is how long a server may leave a report unread that does not fit into the
+// connection's window.
+const sendTimeout = 30 * time.Second
+
+// Send implements loadreport.Stream. A server that does not read ends it.
+func (l *loadStream) Send(m proto.Message) error {
+	stuck := time.AfterFunc(sendTimeout, l.Cancel)
+	defer stuck.Stop()
+	return l.SideStream.Send(m)
+}
+
+// Receive implements loadreport.Stream.
+func (l *loadStream) Receive(m proto.Message) error { return l.SideStream.Receive(m) }
+
 // Current implements loadreport.Stream: a reload may have changed how the control plane is
 // reached, or what it is shown, and the session may have moved to another replica.
-func (l *loadStream) Current() bool { return l.supply.current() == l.feed && l.LoadReports.Current() }
+func (l *loadStream) Current() bool { return l.supply.current() == l.feed && l.SideStream.Current() }

@@ -57,7 +57,7 @@ func TestLoadReports_LRS1(t *testing.T) {
 		n.reportsTo("c", server.Option())
 		u := newUpstream(t, n.config("a", "b", "c"))
 		s := reporting(t, u, map[string][]string{"authorization": {"Bearer s3cret-token"}})
-		l, err := s.LoadReports(t.Context())
+		l, err := s.Beside(t.Context(), LoadReporting)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestLoadReports_LRS1_Closed(t *testing.T) {
 		n.reportsTo("a", loads.New(time.Minute).Option())
 		u := newUpstream(t, n.config("a"))
 		s := reporting(t, u, nil)
-		l, err := s.LoadReports(t.Context())
+		l, err := s.Beside(t.Context(), LoadReporting)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestLoadReports_LRS1_Closed(t *testing.T) {
 		if err := <-ended; status.Code(err) != codes.Canceled {
 			t.Errorf("ended with %v", err)
 		}
-		if _, err := s.LoadReports(t.Context()); !errors.Is(err, ErrClosed) {
+		if _, err := s.Beside(t.Context(), LoadReporting); !errors.Is(err, ErrClosed) {
 			t.Errorf("opened after the end: %v", err)
 		}
 	})
@@ -123,7 +123,7 @@ func TestLoadReports_LRS2_Refused(t *testing.T) {
 			return status.Error(codes.Unimplemented, "not for s3cret-token")
 		}))
 		u := newUpstream(t, n.config("a"))
-		l, err := reporting(t, u, map[string][]string{"authorization": {"Bearer s3cret-token"}}).LoadReports(t.Context())
+		l, err := reporting(t, u, map[string][]string{"authorization": {"Bearer s3cret-token"}}).Beside(t.Context(), LoadReporting)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,12 +133,12 @@ func TestLoadReports_LRS2_Refused(t *testing.T) {
 		}
 		l.Close()
 		away := newUpstream(t, newNetwork(t).config("gone", "b"))
-		if _, err := reporting(t, away, nil).LoadReports(t.Context()); status.Code(err) != codes.Unavailable {
+		if _, err := reporting(t, away, nil).Beside(t.Context(), LoadReporting); status.Code(err) != codes.Unavailable {
 			t.Errorf("nobody there: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := reporting(t, away, nil).LoadReports(ctx); err == nil {
+		if _, err := reporting(t, away, nil).Beside(ctx, LoadReporting); err == nil {
 			t.Error("opened although nobody waits")
 		}
 	})
@@ -157,7 +157,7 @@ func TestLoadReports_LRS2_NoStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []*Session{reporting(t, u, nil), files} {
-		if _, err := s.LoadReports(t.Context()); !errors.Is(err, ErrNoLoadReports) {
+		if _, err := s.Beside(t.Context(), LoadReporting); !errors.Is(err, ErrNoStreams) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestLoadReports_LRS2_NoStreams(t *testing.T) {
 // more. A session that is at no replica makes no stream worse than another.
 func TestLoadReports_LRS1_Current(t *testing.T) {
 	r := newReport("cp", "a", slog.New(slog.DiscardHandler), SessionConfig{})
-	l := &LoadReports{report: r, at: "a"}
+	l := &SideStream{report: r, at: "a"}
 	for _, step := range []struct {
 		state    State
 		endpoint string
