@@ -41,6 +41,7 @@ type Config struct {
 	Aggregation Aggregation `yaml:"aggregation"`
 	Access      Access      `yaml:"access"`
 	Types       Types       `yaml:"types"`
+	Passthrough []PassRule  `yaml:"passthrough"`
 	Ready       Ready       `yaml:"ready"`
 	Limits      Limits      `yaml:"limits"`
 	Cache       Cache       `yaml:"cache"`

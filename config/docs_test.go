@@ -27,11 +27,12 @@ func TestDocumentation(t *testing.T) {
 	listener := DefaultListener()
 	listener.Access = new(DefaultListenerAccess())
 	all = append(all, leaves(reflect.ValueOf(&listener), reflect.TypeFor[*Listener](), "server.listeners[]")...)
+	all = append(all, leaves(reflect.ValueOf(new(PassRule)), reflect.TypeFor[*PassRule](), "passthrough[]")...)
 	all = append(all, leaves(reflect.ValueOf(new(Issuer)), reflect.TypeFor[*Issuer](), "server.identity.jwt[]")...)
 	lists := []string{
 		"upstreams", "server.listeners", "server.identity.jwt", "server.listeners[].identity.jwt", "server.listeners[].access.rules",
 		"server.listeners[].access.verify", "aggregation.rules", "aggregation.tests",
-		"access.rules", "access.verify", "access.tests",
+		"access.rules", "access.verify", "access.tests", "passthrough",
 	}
 	seen := make(map[string]bool)
 	for _, l := range all {

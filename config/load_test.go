@@ -188,8 +188,9 @@ func TestParseEveryKey(t *testing.T) {
 				Listener: "default", Type: "cds", Resource: "web/checkout", Effect: Deny, Rule: "otherwise",
 			}},
 		},
-		Types: Types{Secret: []string{"sds", "type.googleapis.com/example.Key"}},
-		Ready: Ready{Unserved: UnservedOff},
+		Types:       Types{Secret: []string{"sds", "type.googleapis.com/example.Key"}},
+		Passthrough: []PassRule{{Upstream: "one", Scope: "edge", Type: "eds"}},
+		Ready:       Ready{Unserved: UnservedOff},
 		Peers: Peers{
 			Addresses: []string{"relays.xds.svc:18443", "192.0.2.9:18443"}, Identities: []string{"spiffe://td/relay", "urn:example:relay"},
 			Listen: ":18448", Secrets: true, MaxBytes: 64 * MiB,

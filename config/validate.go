@@ -43,6 +43,7 @@ func (c *Config) check() *checker {
 	k.rules(c)
 	k.tests(c, "aggregation.tests", c.Aggregation.Tests)
 	k.access(c)
+	k.passthrough(c)
 	k.cache(&c.Cache)
 	k.resolve(&c.Resolve)
 	k.limits(&c.Limits, c.Server.MaxReceiveSize)

@@ -22,6 +22,7 @@ func (c *Config) Warnings() []*Error {
 	w.withoutSecrets(c)
 	w.misspelt(c)
 	w.severalCAs(c)
+	w.passedTypes(c)
 	for i := range c.Upstreams {
 		w.openTokens(fmt.Sprintf("upstreams[%d]", i), &c.Upstreams[i])
 		if t := c.Upstreams[i].TLS; t != nil {

@@ -35,6 +35,9 @@ admin: {listen: "LOCALHOST.:3"}
 		}},
 		"ACC-1 one workload": {plain(", tls: {spiffe: {server_ids: [spiffe://td/a]}}"), nil},
 		"mutual TLS":         {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b, client_ca_file: c}}\n", nil},
+		"streams of one type that are served 1:1": {upstream + "passthrough:\n  - {type: eds}\n  - {}\n", []string{
+			"4:12: passthrough[0].type: the rule selects streams of envoy.service.endpoint.v3.EndpointDiscoveryService only",
+		}},
 		"channelz": {upstream + "server: {listen: \":1\", debug_services: true, tls: {cert_file: a, key_file: b, client_ca_file: c}}\n", []string{
 			"3:40: server.debug_services: channelz shows ",
 		}},

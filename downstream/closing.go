@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-var errDraining = status.Error(codes.Unavailable, "draining: connect to another replica")
+// ErrDraining is the status of streams while the server drains.
+var ErrDraining = status.Error(codes.Unavailable, "draining: connect to another replica")
 
 // stagger is a time over which clients are sent away, each at a random moment, so that they do
 // not all arrive elsewhere at once (OPS-4).

@@ -69,6 +69,7 @@ type shared struct {
 	retirements retirements
 	identified  func(g grpc.ServerStream) (grpc.ServerStream, error) // see Server.Identified; nil: none
 	admission   Admission                                            // see Admit; nil: everybody joins
+	passage     Passage                                              // see PassBy; nil: no stream is served 1:1
 }
 
 func newShared(c Config) *shared {

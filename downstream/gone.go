@@ -105,9 +105,9 @@ func (st *stream) why(c *closing, err error) Why {
 	switch {
 	case err == ErrRetired: //nolint:errorlint // the very error
 		return WhyAge
-	case err == errMoved: //nolint:errorlint // the very error
+	case err == errMoved, err == errPassed: //nolint:errorlint // the very error
 		return WhyMoved
-	case err == errDraining, isClosed(c.stopped), isClosed(c.drained) && st.cutOff(err): //nolint:errorlint // the very error
+	case err == ErrDraining, isClosed(c.stopped), isClosed(c.drained) && st.cutOff(err): //nolint:errorlint // the very error
 		return WhyDrain
 	case refuses(err), st.link.refused:
 		return WhyRefused

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
@@ -125,7 +126,12 @@ func (i *incoming) part(n int) (mem.BufferSlice, error) {
 // decode decodes a message, and gives its memory back.
 func (i *incoming) decode(data mem.BufferSlice, m any) error {
 	defer data.Free()
-	err := i.shared.codec.Unmarshal(data, m)
+	return decodeMessage(i.shared.codec, data, m)
+}
+
+// decodeMessage decodes a message. The error is a status.
+func decodeMessage(codec encoding.CodecV2, data mem.BufferSlice, m any) error {
+	err := codec.Unmarshal(data, m)
 	if crammed, ok := errors.AsType[*wire.NamesError](err); ok {
 		return status.Error(codes.ResourceExhausted, crammed.Error())
 	}

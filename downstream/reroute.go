@@ -7,8 +7,8 @@ import (
 )
 
 // reroute compares where the stream's names live with the plan in force, if that is a new one. If a
-// name moved, the stream ends at a random moment within the spread of Reroute. If the client may not be served any more, it
-// ends at once.
+// name moved, or the stream is to be served 1:1, it ends at a random moment within the spread of Reroute. If the client may not
+// be served any more, it ends at once.
 func (st *stream) reroute() {
 	next, with := st.routing.next(&st.shared.plans)
 	reason := EndUnverified
@@ -18,7 +18,8 @@ func (st *stream) reroute() {
 		return
 	default:
 		var moved bool
-		if reason, moved = st.types.moved(st.routing.routes, next, st.subscriber.Places()); !moved && st.departure == nil {
+		passes := st.passes(next)
+		if reason, moved = st.types.moved(st.routing.routes, next, st.subscriber.Places()); !moved && !passes && st.departure == nil {
 			st.routing.adopt(next)
 			st.subscriber.JudgedBy(judgeOf(next.Access()), false)
 			st.standing.edit(func() { st.standing.scope = next.Scope() })
@@ -27,7 +28,10 @@ func (st *stream) reroute() {
 		st.routing.narrow(next, nil)
 		st.subscriber.JudgedBy(judgeOf(st.routing.routes.Access()), true)
 		next.Close()
-		if with = errMoved; reason == EndNarrowed {
+		switch with = errMoved; {
+		case passes && !reason.refuses():
+			with, reason = errPassed, EndMoved
+		case reason == EndNarrowed:
 			with = errNarrowed
 		}
 	}

@@ -66,7 +66,7 @@ func expelled(err error) *answer {
 }
 
 func draining() *answer {
-	a := refused(errDraining)
+	a := refused(ErrDraining)
 	a.leave = true
 	return a
 }

@@ -62,8 +62,8 @@ func TestEnd(t *testing.T) {
 		h.server.mu.Lock()
 		st := slices.Collect(maps.Values(h.server.members))[0].(*stream)
 		h.server.mu.Unlock()
-		for _, reason := range []error{errDraining, nil} { // the first counts
-			if err := st.link.close(reason); !errors.Is(err, errDraining) {
+		for _, reason := range []error{ErrDraining, nil} { // the first counts
+			if err := st.link.close(reason); !errors.Is(err, ErrDraining) {
 				t.Errorf("the reason is %v", err)
 			}
 		}

@@ -149,9 +149,14 @@ func (s *Server) describe(v *xds.Service) *grpc.ServiceDesc {
 			StreamName: m.name, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, g grpc.ServerStream) (err error) {
 				defer s.shared.safety.panics.Catch(logs.PartClient, func(e *logs.PanicError) { err = failed(e) })
-				g, _, err = s.pass(g)
+				g, may, err := s.pass(g)
 				if err != nil {
 					return err
+				}
+				if p := s.shared.passage; p != nil && p.On() {
+					if g, err = s.through(g, may, &variant{m.form, v}); g == nil {
+						return err
+					}
 				}
 				return s.serve(g, &variant{m.form, v})
 			},
@@ -209,7 +214,7 @@ func (s *Server) open(st *stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if isClosed(s.closing.drained) {
-		return errDraining
+		return ErrDraining
 	}
 	if st.link.transport() == nil {
 		return errEnds
@@ -401,7 +406,7 @@ func (s *Server) beginDrain(spread time.Duration) {
 	}
 	for _, m := range s.members {
 		if st, ok := m.(*stream); ok { // polls wait for closing.drained
-			time.AfterFunc(s.closing.spread.moment(), func() { _ = st.link.close(errDraining) })
+			time.AfterFunc(s.closing.spread.moment(), func() { _ = st.link.close(ErrDraining) })
 		}
 	}
 }

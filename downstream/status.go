@@ -31,6 +31,8 @@ type Status struct {
 	Listener string  `json:"listener"`      // by which the client came
 	UID      *uint32 `json:"uid,omitempty"` // of a client of a unix socket
 	Subject  string  `json:"token_subject,omitempty"`
+
+	Passed *Origin `json:"passed_through,omitempty"` // where a stream goes that is served 1:1; the relay knows nothing of its types
 }
 
 // TypeView is one type of a stream, with what the client has of it.

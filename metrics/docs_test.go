@@ -37,7 +37,7 @@ func TestDocumentation(t *testing.T) {
 
 	m, reg := setUp(t)
 	m.Reloads().Started("abc", time.Now())
-	if err := m.Collect(fakeSource{contacts: map[string]upstream.Contact{"primary": {}}, certificates: []Certificate{{Key: "server.tls.cert_file"}}, keyAges: map[string]time.Duration{"https://issuer.test": time.Minute}}); err != nil {
+	if err := m.Collect(fakeSource{passed: map[string]int{"primary": 0}, contacts: map[string]upstream.Contact{"primary": {}}, certificates: []Certificate{{Key: "server.tls.cert_file"}}, keyAges: map[string]time.Duration{"https://issuer.test": time.Minute}}); err != nil {
 		t.Fatal(err)
 	}
 	names := make(map[string]bool)
@@ -139,7 +139,7 @@ func TestDocumentationOfReasons(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, reg := setUp(t)
-	if err := m.Collect(fakeSource{contacts: map[string]upstream.Contact{"primary": {}}, certificates: []Certificate{{Key: "server.tls.cert_file"}}, keyAges: map[string]time.Duration{"https://issuer.test": time.Minute}}); err != nil {
+	if err := m.Collect(fakeSource{passed: map[string]int{"primary": 0}, contacts: map[string]upstream.Contact{"primary": {}}, certificates: []Certificate{{Key: "server.tls.cert_file"}}, keyAges: map[string]time.Duration{"https://issuer.test": time.Minute}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range families(t, reg) {

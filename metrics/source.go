@@ -31,6 +31,8 @@ type Source interface {
 	Connections() (present, waiting int)
 	// Clients counts the streams and the held polls of clients, by type URL and state.
 	Clients() map[string]map[downstream.ClientState]int
+	// Passed counts the streams of clients that are served 1:1, by upstream: of each upstream, 0 for none.
+	Passed() map[string]int
 	// Certificates lists the certificates that the relay shows, as they stand in their files.
 	Certificates() []Certificate
 	// KeyAges gives for each issuer of tokens how long ago its keys were read or fetched.
@@ -97,7 +99,7 @@ type sourceCollector struct {
 	memory, memoryLimit         *prometheus.Desc
 	places, working, waiting    *prometheus.Desc
 	connections, kept           *prometheus.Desc
-	clients                     *prometheus.Desc
+	clients, passed             *prometheus.Desc
 	certificates, lifetimes     *prometheus.Desc
 	sessions, staleness         *prometheus.Desc
 	replicas, unreachable       *prometheus.Desc
@@ -167,6 +169,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 		scopes: desc("aggregation", "scopes", "Scopes of the aggregation rules, including lingering scopes without a client."),
 		unmentioned: desc("aggregation", "scopes_with_unmentioned_fields",
 			"Scopes whose clients' nodes differ in a field that no aggregation rule mentions."),
+		passed:    desc("passthrough", "streams", "Streams of clients that are served 1:1.", labelUpstream),
 		reporting: desc("loadreport", "scopes", "Scopes whose clients report their load, by how far their reports come.", labelUpstream, labelState),
 		interval: desc("loadreport", "interval_seconds",
 			"The interval at which clients report, the shortest of all scopes; 0 if the upstream has told none.", labelUpstream),
@@ -211,7 +214,7 @@ func newSourceCollector(m *Metrics, src Source) *sourceCollector {
 
 // Describe implements prometheus.Collector.
 func (c *sourceCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.connections, c.kept, c.clients, c.certificates, c.lifetimes, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.keyAges, c.expires, c.tokenExpires} {
+	for _, d := range []*prometheus.Desc{c.resources, c.bytes, c.unwatched, c.past, c.memory, c.memoryLimit, c.connections, c.kept, c.clients, c.passed, c.certificates, c.lifetimes, c.places, c.working, c.waiting, c.sessions, c.staleness, c.replicas, c.unreachable, c.silent, c.answered, c.unanswered, c.most, c.least, c.scopes, c.unmentioned, c.reporting, c.interval, c.restored, c.restoredAge, c.workloadsAway, c.keyAges, c.expires, c.tokenExpires} {
 		ch <- d
 	}
 	for _, t := range c.tables {
@@ -272,6 +275,9 @@ func (c *sourceCollector) Collect(ch chan<- prometheus.Metric) {
 		for state, n := range states {
 			gauge(c.clients, float64(n), shortNames[k], string(state))
 		}
+	}
+	for name, n := range c.source.Passed() {
+		gauge(c.passed, float64(n), name)
 	}
 	scopes, unmentioned := c.source.Scopes()
 	gauge(c.scopes, float64(scopes))

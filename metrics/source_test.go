@@ -24,6 +24,7 @@ type fakeSource struct {
 	scopes, unmentioned int
 	present, waiting    int
 	contacts            map[string]upstream.Contact
+	passed              map[string]int
 	away                int
 	expires             time.Duration // from now
 	clients             map[string]map[downstream.ClientState]int
@@ -52,6 +53,7 @@ func (f fakeSource) Sessions() []SessionStats { return f.sessions }
 
 func (f fakeSource) Replicas() []ReplicaStats { return f.replicas }
 
+func (f fakeSource) Passed() map[string]int                { return f.passed }
 func (f fakeSource) Contacts() map[string]upstream.Contact { return f.contacts }
 
 func (f fakeSource) Scopes() (scopes, unmentioned int) { return f.scopes, f.unmentioned }

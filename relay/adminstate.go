@@ -19,6 +19,16 @@ type adminState struct{ relay *Relay }
 
 // Clients implements admin.State.
 func (a adminState) Clients(of func(node string) bool, names downstream.Wanted) []downstream.Status {
+	return append(a.cached(of, names), a.relay.passage.Clients(of)...)
+}
+
+// Passed implements admin.State.
+func (a adminState) Passed(c *admin.Command) (*admin.Passthrough, error) {
+	return a.relay.passthrough(c)
+}
+
+// cached lists the streams and polls that the cache serves.
+func (a adminState) cached(of func(node string) bool, names downstream.Wanted) []downstream.Status {
 	all, origins := a.relay.server.Clients(of, names), a.origins()
 	for i := range all {
 		for url, v := range all[i].Types {

@@ -77,12 +77,14 @@ func (r *Relay) retire(ctx context.Context) {
 	}
 	retry.Every(ctx, max(r.ages.most/ageRounds, shortestAgeInterval), func(time.Time) {
 		r.server.Retire(r.ages.old)
-		r.reports.End(func(ctx context.Context) error {
+		old := func(ctx context.Context) error {
 			if r.ages.old(ctx) {
 				return downstream.ErrRetired
 			}
 			return nil
-		})
+		}
+		r.reports.End(old)
+		r.passage.End(old)
 	})
 }
 

@@ -43,6 +43,7 @@ func (s *secure) endedAll(ended map[*identity.Conn]*identity.Error) {
 	}
 	s.relay.server.End(why)
 	s.relay.reports.End(why)
+	s.relay.passage.End(why)
 }
 
 // judge judges the certificate of a client that polls. The error is a status.

@@ -19,12 +19,13 @@ import (
 
 // operator carries out what operators ask for. Its methods may be called from any goroutine.
 type operator struct {
+	relay  *Relay
 	hub    *hub
 	orders *orders
 	reread func(anyway bool) error // nil: nobody can
 }
 
-func (r *Relay) operator() operator { return operator{r.hub, &r.orders, r.reread} }
+func (r *Relay) operator() operator { return operator{r, r.hub, &r.orders, r.reread} }
 
 // selectors are the selectors of a command: one for each type. The error says what is wrong.
 func (o operator) selectors(c *admin.Command) (hold.Selectors, error) {

@@ -28,7 +28,8 @@ type plan struct {
 	shadows     []string            // the names of rules that are not enforced, in order
 	auditAll    bool                // names that are allowed are audited too
 	distrust    distrust
-	listens     bool // some upstream's answers wait for what clients make of a response (ACK-7)
+	passed      passed // what is served 1:1
+	listens     bool   // some upstream's answers wait for what clients make of a response (ACK-7)
 
 	// What decides where names live, as it is configured: to be compared with another plan's.
 	scoping []any               // rules, and what becomes of clients that no rule matches
@@ -51,6 +52,7 @@ func newPlan(cfg *config.Config) (*plan, error) {
 		rules:  set, verifies: cfg.VerifyNames(), shadows: cfg.ShadowNames(), auditAll: cfg.Audit.Level == config.AuditAll, forward: make(map[string][]string), node: ownNode(cfg), named: cfg.RuleNames(),
 		scoping: []any{cfg.Aggregation.Rules, cfg.Aggregation.Otherwise}, claims: make(map[string][]string),
 	}
+	p.passed = passedBy(cfg)
 	for _, u := range cfg.Upstreams {
 		p.listens = p.listens || u.NackWait != 0 && u.Path == "" && u.APIType != config.REST
 		if len(u.Forward) > 0 {

@@ -90,6 +90,7 @@ type Relay struct {
 
 	server  *downstream.Server
 	reports *loadreport.Server // of the same
+	passage passage            // likewise
 
 	checking chan struct{} // has the one check of the cache that goes on
 	ports    ports         // by which clients come
@@ -290,6 +291,8 @@ func (r *Relay) listener(cfg *config.Config) error {
 	r.server.Identify(r.ports)
 	r.server.Admit(admission{r.admission, r.metrics.Downstream()})
 	r.reports = loadreport.NewServer(r.router, r.reporterNode, downstream.EndStream)
+	r.passage = newPassage(r.router, r.panics, r.log)
+	r.server.PassBy(r.passage)
 	r.server.Contain(r.panics, r.repairs.suspects.add)
 	r.reports.Panics = r.panics
 	r.server.Identified(r.ports[0].tokens.identified) // the same for all ports
@@ -478,6 +481,7 @@ func (r *Relay) drain(force <-chan struct{}, clients *serving) {
 	r.admission.Close() // nobody waits to be told to go
 	clients.drain(ctx, &wg)
 	r.reports.Drain(spread)
+	r.passage.Drain(spread)
 	r.server.Drain(ctx, spread)
 	r.lastReports(ctx)
 	close(done)

@@ -141,6 +141,7 @@ func (r *Relay) carryOut(cfg *config.Config, guarded bool) error {
 	}
 	r.server.Reroute(cfg.Server.Drain.Std())
 	r.reports.Recheck(cfg.Server.Drain.Std())
+	r.passage.Recheck(cfg.Server.Drain.Std())
 	r.ahead.renew(cfg.Resolve.Prefetch)
 	for _, from := range obsolete {
 		r.hub.running.Go(from.Close) // an attempt to reach the control plane may hold it up
@@ -172,6 +173,7 @@ func (r *Relay) overhaul(cfg *config.Config) (_ *overhaul, err error) {
 	o.plan.planes = o.planes
 	if before := r.router.now.Load(); before != nil {
 		o.plan.succeed(before, time.Now(), cfg.Server.Drain.Std())
+		o.plan.passed = o.plan.passed.after(&before.passed)
 	}
 	return o, nil
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	testports "github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
+	"github.com/xdsrelay/xdsrelay/relay/passthrough"
 )
 
 // contents are what a control plane has: versions by name.
@@ -292,6 +294,9 @@ type follower struct {
 // sentAway is what the relay ends streams with whose names live elsewhere now.
 const sentAway = "the configuration changed where resources of this stream come from: connect again"
 
+// sentThrough is what the relay ends streams with that are to be served 1:1.
+const sentThrough = "the client is served 1:1 from now on: connect again"
+
 // join connects a client and subscribes to names, or to everything.
 func (r *running) join(node string, names ...string) *follower {
 	r.Helper()
@@ -355,7 +360,8 @@ func (f *follower) take(r *xdsclient.Response) error {
 
 // lostStream has it come back only if it was sent away.
 func (f *follower) lostStream(reason error, _ time.Duration) error {
-	if status.Convert(reason).Message() != sentAway {
+	again := []string{sentAway, sentThrough, status.Convert(passthrough.ErrCached).Message(), status.Convert(passthrough.ErrMoved).Message()}
+	if !slices.Contains(again, status.Convert(reason).Message()) {
 		return reason
 	}
 	f.change(func() { f.away++ })

@@ -170,11 +170,7 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 
 // judge finds out which scope of which upstream the rules put the client into.
 func (r *routes) judge(typeURL, name string) (d rules.Decision, plane string, byName bool, err error) {
-	if r.plan.rules.Empty() {
-		d, byName, err = r.decide(typeURL, name)
-	} else {
-		byName, err = r.decideApart(typeURL, name, &d)
-	}
+	d, byName, err = r.weigh(typeURL, name)
 	r.router.decided.decided(r.member.id, typeURL, d, err)
 	if refused, is := errors.AsType[*rules.RefusedError](err); is && r.router.trail != nil {
 		line := r.event("scope", audit.Deny, refused.Rule)
@@ -184,15 +180,30 @@ func (r *routes) judge(typeURL, name string) (d rules.Decision, plane string, by
 	if err != nil {
 		return d, "", byName, err
 	}
-	plane = cmp.Or(d.Upstream, r.plan.authorities.Default)
+	plane, err = r.planeOf(&d)
+	return d, plane, byName, err
+}
+
+// weigh asks the rules, and tells nobody what they decided.
+func (r *routes) weigh(typeURL, name string) (d rules.Decision, byName bool, err error) {
+	if r.plan.rules.Empty() {
+		return r.decide(typeURL, name)
+	}
+	byName, err = r.decideApart(typeURL, name, &d)
+	return d, byName, err
+}
+
+// planeOf names the upstream of a decision. The error is a status.
+func (r *routes) planeOf(d *rules.Decision) (string, error) {
+	plane := cmp.Or(d.Upstream, r.plan.authorities.Default)
 	if plane == "" {
-		return d, "", byName, status.Error(codes.FailedPrecondition, "there is no default upstream: the relay serves only xdstp names of configured authorities")
+		return "", status.Error(codes.FailedPrecondition, "there is no default upstream: the relay serves only xdstp names of configured authorities")
 	}
-	if r.node == nil && sharing.Isolated(&d, r.plan.rules.Policy()) {
+	if r.node == nil && sharing.Isolated(d, r.plan.rules.Policy()) {
 		// Clients without a node would all look alike, and so share by accident (AGG-2).
-		return d, "", byName, status.Error(codes.InvalidArgument, "the stream's first request has no node, and the relay needs the node to choose the client's resources (STR-1)")
+		return "", status.Error(codes.InvalidArgument, "the stream's first request has no node, and the relay needs the node to choose the client's resources (STR-1)")
 	}
-	return d, plane, byName, nil
+	return plane, nil
 }
 
 // enter acquires the session of a decision, and reports whether that began with it.

@@ -44,6 +44,21 @@ func (s source) Clients() map[string]map[downstream.ClientState]int {
 	return asked(s, s.relay.server.Census)
 }
 
+// Passed implements metrics.Source.
+func (s source) Passed() map[string]int {
+	return asked(s, func() map[string]int {
+		all := s.relay.passage.Count()
+		present, retired := s.relay.hub.census()
+		for name := range present {
+			all[name] += 0
+		}
+		for _, p := range retired {
+			all[p.name] += 0
+		}
+		return all
+	})
+}
+
 // Certificates implements metrics.Source.
 func (s source) Certificates() (all []metrics.Certificate) {
 	for _, c := range certificates(s.relay.now.Load().config) {

@@ -141,6 +141,7 @@ func (t *bearers) run(ctx context.Context) {
 	retry.Every(ctx, t.every, func(time.Time) {
 		t.relay.server.End(why)
 		t.relay.reports.End(why)
+		t.relay.passage.End(why)
 	})
 }
 

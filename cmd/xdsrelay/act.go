@@ -169,7 +169,11 @@ func (o *actFlags) post(relays *adminclient.Client, path string, c *admin.Comman
 		}
 	}
 	if idle == len(answers) {
-		return &cli.Error{Code: cli.ExitFailure, Err: errors.New("there was nothing to do"), Hint: "xdsrelay held shows what is held"}
+		hint := "xdsrelay held shows what is held"
+		if path == pathPassOn || path == pathPassOff {
+			hint = "xdsrelay status shows what is served 1:1"
+		}
+		return &cli.Error{Code: cli.ExitFailure, Err: errors.New("there was nothing to do"), Hint: hint}
 	}
 	return o.outcome(failures(answers), len(answers), "mend the cause, and run the command again for these: what is done already stays as it is")
 }
@@ -259,6 +263,8 @@ func doneText(w io.Writer, path string, answers []adminclient.Answer[admin.Done]
 		switch {
 		case path == pathReload:
 			fmt.Fprintf(&b, "%s: the configuration is in force", a.Address)
+		case path == pathPassOn || path == pathPassOff:
+			passText(&b, a, path)
 		case a.Value.Nothing:
 			fmt.Fprintf(&b, "%s: nothing was held", a.Address)
 		case len(a.Value.Scopes) == 0:
@@ -294,6 +300,10 @@ const (
 
 	pathRollback = "/rollback"
 	pathReload   = "/reload"
+
+	pathPassthrough = "/passthrough"
+	pathPassOn      = pathPassthrough + "/on"
+	pathPassOff     = pathPassthrough + "/off"
 )
 
 func holdCommand() *cobra.Command {

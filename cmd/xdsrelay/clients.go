@@ -41,6 +41,9 @@ that it was sent last, for how long it lacks something, and what it waits for:
   turn      it goes out behind other types
   withheld  the guard or an operator holds something
 
+A client that is served 1:1 ("xdsrelay passthrough") has the state passed: the relay does not
+know what it has.
+
 With NODE only that client, and each name: how the client subscribes to it, its status in the
 words of the client status discovery service, and the versions.
 
@@ -143,6 +146,9 @@ func (o *askFlags) clients(w io.Writer, answers []adminclient.Answer[[]downstrea
 	rows[0] = append(rows[0], "RELAY")
 	for i := range all {
 		c := &all[i]
+		if c.Passed != nil {
+			rows = append(rows, o.clientRow(c, "", now))
+		}
 		for _, typeURL := range slices.Sorted(maps.Keys(c.Types)) {
 			rows = append(rows, o.clientRow(c, typeURL, now))
 		}
@@ -175,8 +181,11 @@ func (o *askFlags) clientRow(c *connected, typeURL string, now time.Time) []stri
 	if len(t.Unanswered) > 0 {
 		waits += " " + strings.Join(t.Unanswered[:min(2, len(t.Unanswered))], ",")
 	}
+	if c.Passed != nil { // the relay knows nothing of its types
+		from, t.State = *c.Passed, "passed"
+	}
 	row := []string{
-		o.cut(cmp.Or(c.Node, c.Peer), 40), short(typeURL), string(t.State), o.cut(dash(t.Held), 20), o.cut(dash(t.Sent), 20),
+		o.cut(cmp.Or(c.Node, c.Peer), 40), dash(short(typeURL)), string(t.State), o.cut(dash(t.Held), 20), o.cut(dash(t.Sent), 20),
 		dash(o.cut(waits, 30)), elapsed(t.BehindSince, now), o.cut(dash(from.Scope), 30),
 	}
 	if o.wide() {

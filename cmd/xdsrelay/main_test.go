@@ -107,7 +107,7 @@ func write(t *testing.T, name, content string) string {
 func TestHelp(t *testing.T) {
 	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache", "cache inspect", "config", "config print", "config schema", "init", "bootstrap", "compare", "dev-certs",
 		"status", "check", "clients", "rejections", "why", "upstreams", "scopes", "resources", "changes", "wait", "diff", "collect",
-		"held", "hold", "release", "rollback", "reload", "version",
+		"held", "hold", "release", "rollback", "reload", "passthrough", "version",
 	} {
 		t.Run("xdsrelay "+command, func(t *testing.T) {
 			got := xdsrelay(t, append(strings.Fields(command), "--help")...)

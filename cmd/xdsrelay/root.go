@@ -24,7 +24,7 @@ down, the relay serves the fleet from its cache.
 		configCommand(), bootstrapCommand(), compareCommand(), devCertsCommand(),
 		statusCommand(), checkCommand(), clientsCommand(), rejectionsCommand(), whyCommand(),
 		upstreamsCommand(), scopesCommand(), resourcesCommand(), changesCommand(), waitCommand(), diffCommand(), nodesCommand(), collectCommand(),
-		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), reloadCommand(), versionCommand())
+		heldCommand(), holdCommand(), releaseCommand(), rollbackCommand(), reloadCommand(), passthroughCommand(), versionCommand())
 	// cobra's own flag needs a template to print more than a line, and with templates the linker keeps each exported
 	// method of each type: 19 MB.
 	version := root.Flags().BoolP("version", "v", false, "version for xdsrelay")

@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"keyer":            {"internal/xds"},
 	"keyer/rules":      {"keyer"},
 	"config/bootstrap": {"config"},
-	"config":           {"keyer", "keyer/rules", "internal/files", "internal/sockets", "internal/credentials"},
+	"config":           {"keyer", "keyer/rules", "internal/files", "internal/sockets", "internal/credentials", "internal/xds"},
 
 	"cache/digest":           nil,
 	"cache/hold":             {"internal/wire"},
@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"relay/directory":        {"keyer", "internal/wire"},
 	"relay/refusals":         {helpers},
 	"relay/sharing":          {"keyer", "keyer/rules"},
+	"relay/passthrough":      {"cache", "downstream", "internal/wire", helpers},
 	"relay/audit":            {helpers},
 	"relay/admin":            {"relay/audit", "relay/sharing", "cache", "config", "downstream", "downstream/delivery", "upstream", "keyer", helpers},
 	"relay/load":             {helpers},
@@ -67,7 +68,7 @@ var mayImport = map[string][]string{
 	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/credentials", "internal/logs", "internal/xds", "relay/refusals", "relay/load", "relay/loadreport", "relay/peers", "relay/resolve"}, // it is their observer
 	"relay": {
 		"cache", "cache/hold", "cache/snapshot", "config", "downstream", "downstream/connections", "downstream/identity", "upstream", "metrics", "keyer", "keyer/rules",
-		"relay/admin", "relay/audit", "relay/directory", "relay/load", "relay/loadreport", "relay/peers", "relay/refusals", "relay/resolve", "relay/sharing", "upstream/filesource", "internal/wire", helpers,
+		"relay/admin", "relay/audit", "relay/directory", "relay/load", "relay/loadreport", "relay/passthrough", "relay/peers", "relay/refusals", "relay/resolve", "relay/sharing", "upstream/filesource", "internal/wire", helpers,
 	},
 
 	// Programs, and what they do.

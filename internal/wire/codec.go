@@ -16,8 +16,8 @@ type Taker interface {
 // Codec returns the gRPC codec of this package, for grpc.ForceServerCodecV2 and
 // grpc.ForceCodecV2. It sends a *[Message] as its gather list without copying
 // it and receives into a *[Response] or a *[Received], and on the other side into a
-// *[DeltaRequest] or a *[StateRequest]; everything else goes through grpc's own codec for
-// protobuf messages. Its name is "proto", so that peers see an ordinary content type.
+// *[DeltaRequest] or a *[StateRequest]; a [Raw] passes as it is, and everything else goes through
+// grpc's own codec for protobuf messages. Its name is "proto", so that peers see an ordinary content type.
 func Codec() encoding.CodecV2 {
 	return codec{CodecV2: encoding.GetCodecV2(proto.Name), requests: new(requestPool)}
 }
@@ -32,14 +32,16 @@ var errNilMessage = errors.New("wire: cannot send a nil *Message")
 
 // Marshal carries out encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	m, ok := v.(*Message)
-	switch {
-	case !ok:
-		return c.CodecV2.Marshal(v)
-	case m == nil:
-		return nil, errNilMessage
+	switch m := v.(type) {
+	case *Message:
+		if m == nil {
+			return nil, errNilMessage
+		}
+		return m.gather, nil
+	case Raw:
+		return mem.BufferSlice{mem.SliceBuffer(m)}, nil
 	}
-	return m.gather, nil
+	return c.CodecV2.Marshal(v)
 }
 
 // Unmarshal carries out encoding.CodecV2.

@@ -82,6 +82,9 @@ func matches(s *downstream.Status, typeURL string, state downstream.ClientState)
 	if typeURL == "" && state == "" {
 		return true
 	}
+	if s.Passed != nil { // it may have the type
+		return state == ""
+	}
 	for url, t := range s.Types {
 		if typeURL != "" && url != typeURL || state == stale && t.State == downstream.Current || state != "" && state != stale && t.State != state {
 			delete(s.Types, url)

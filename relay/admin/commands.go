@@ -93,6 +93,9 @@ func (p *Pages) audit(name string, req *http.Request, c *Command, done *Done, er
 	}
 	released, changed, failed := done.Totals()
 	line = append(line, "scopes", len(done.Scopes), "released", released, "changed", changed, "failed", failed)
+	if done.Streams > 0 {
+		line = append(line, "streams", done.Streams)
+	}
 	if len(done.Warnings) > 0 {
 		line = append(line, "warning", strings.Join(done.Warnings, "; "))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 )
 
-// Command is what an operator asks a relay to do, in JSON (POST /hold, /release, /rollback and /reload). What is
+// Command is what an operator asks a relay to do, in JSON (POST /hold, /release, /rollback, /reload, /passthrough/on and /passthrough/off). What is
 // left out selects everything.
 type Command struct {
 	Upstream string   `json:"upstream,omitempty"`
@@ -31,7 +31,8 @@ type Command struct {
 // Done is what became of a command.
 type Done struct {
 	Scopes   []DoneScope `json:"scopes"`             // those that there are, and that it was about
-	Nothing  bool        `json:"nothing,omitempty"`  // of release: nothing was held
+	Nothing  bool        `json:"nothing,omitempty"`  // of release: nothing was held; of passthrough: it is so already
+	Streams  int         `json:"streams,omitempty"`  // of passthrough: of clients that connect again
 	Warnings []string    `json:"warnings,omitempty"` // what the operator should know
 }
 

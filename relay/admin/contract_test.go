@@ -35,6 +35,7 @@ var pages = []struct {
 	{"/resources", []admin.Resource{}},
 	{"/held", admin.HeldPage{}},
 	{"/generations", []admin.Generations{}},
+	{"/passthrough", admin.Passthrough{}},
 	{"POST", admin.Command{}},
 	{"POST ->", admin.Done{}},
 }

@@ -25,6 +25,7 @@ const Index = `/status                    what is wrong, and how many clients ha
 /held?upstream=&scope=&type= what clients are not told yet, why, and the difference; POST /hold and /release change it
 /generations               what clients of each scope had before; POST /rollback goes back to it
 POST /reload               the relay reads its configuration again
+/passthrough?upstream=&scope=&type= which streams are served 1:1; POST /passthrough/on and /passthrough/off change it
 /check                     a consistency check of the whole cache; it locks a store during the check
 gRPC                       envoy.service.status.v3.ClientStatusDiscoveryService, as grpcdebug asks it
 `
@@ -55,6 +56,7 @@ func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /resources", page(p.resources, "type", "name", "payload"))
 	mux.HandleFunc("GET /held", page(p.held, selectors...))
 	mux.HandleFunc("GET /generations", page(p.generations, selectors...))
+	mux.HandleFunc("GET /passthrough", page(p.passthrough, selectors...))
 	mux.HandleFunc("GET /check", page(p.check))
 	p.handleStatus(mux)
 	p.handleUI(mux)
@@ -62,6 +64,8 @@ func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /release", p.command("release", p.Commands.Release))
 	mux.Handle("POST /rollback", p.command("rollback", p.Commands.Rollback))
 	mux.Handle("POST /reload", p.command("reload", p.Commands.Reload))
+	mux.Handle("POST /passthrough/on", p.command("passthrough on", p.Commands.Passthrough))
+	mux.Handle("POST /passthrough/off", p.command("passthrough off", p.Commands.EndPassthrough))
 }
 
 // Text answers in plain text.

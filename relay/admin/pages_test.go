@@ -39,11 +39,14 @@ func (state) Resources(*admin.ResourceFilter) iter.Seq[*admin.Resource] {
 	return func(func(*admin.Resource) bool) {}
 }
 func (state) Held(*admin.Command) (*admin.HeldPage, error)            { return nil, admin.Wrong("no upstream") }
+func (state) Passed(*admin.Command) (*admin.Passthrough, error)       { return &admin.Passthrough{}, nil }
 func (state) Generations(*admin.Command) ([]admin.Generations, error) { return nil, nil }
 func (state) Check() error                                            { return nil }
 func (state) Hold(*admin.Command) (*admin.Done, error)                { return &admin.Done{}, nil }
 func (state) Release(*admin.Command) (*admin.Done, error)             { return &admin.Done{}, nil }
 func (state) Rollback(*admin.Command) (*admin.Done, error)            { return &admin.Done{}, nil }
+func (state) Passthrough(*admin.Command) (*admin.Done, error)         { return &admin.Done{}, nil }
+func (state) EndPassthrough(*admin.Command) (*admin.Done, error)      { return &admin.Done{}, nil }
 
 func TestPages(t *testing.T) {
 	mux := http.NewServeMux()

@@ -28,6 +28,8 @@ type State interface {
 	// Held and Generations are about what the selectors of a command select. The error is a [WrongError].
 	Held(*Command) (*HeldPage, error)
 	Generations(*Command) ([]Generations, error)
+	// Passed says which streams are served 1:1, and counts those that the selectors select. The error is a [WrongError].
+	Passed(*Command) (*Passthrough, error)
 	// Check looks for what is inconsistent in the cache. It locks a store while it looks at that.
 	Check() error
 }
@@ -39,4 +41,7 @@ type Commands interface {
 	Rollback(*Command) (*Done, error)
 	// Reload has the relay read its configuration again.
 	Reload(*Command) (*Done, error)
+	// Passthrough has streams served 1:1, and EndPassthrough ends that.
+	Passthrough(*Command) (*Done, error)
+	EndPassthrough(*Command) (*Done, error)
 }

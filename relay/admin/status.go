@@ -68,11 +68,12 @@ const (
 	Certificates  Kind = "certificate"
 	ReloadFailed  Kind = "reload failed"
 	WaitsForStart Kind = "waits for restart"
-	HeldByHand    Kind = "held" // an operator holds what clients get
+	HeldByHand    Kind = "held"           // an operator holds what clients get
+	PassedThrough Kind = "passed through" // streams are served 1:1
 )
 
 var kinds = []Kind{
-	NotReady, UpstreamAway, UpstreamSlow, NoClients, Emptied, FilesBroken, RuleFails, RejectsIt, Unacked, Unsent, NameUnknown, NameMissing, Certificates, ReloadFailed, WaitsForStart, HeldByHand,
+	NotReady, UpstreamAway, UpstreamSlow, NoClients, Emptied, FilesBroken, RuleFails, RejectsIt, Unacked, Unsent, NameUnknown, NameMissing, Certificates, ReloadFailed, WaitsForStart, HeldByHand, PassedThrough,
 }
 
 const (
@@ -109,6 +110,9 @@ func NewStatus(of State, now time.Time) *Status {
 	if held, err := of.Held(&Command{}); err == nil {
 		f.held(held)
 	}
+	if passed, err := of.Passed(&Command{}); err == nil {
+		f.passed(passed)
+	}
 	for _, c := range of.Scopes(ScopeFilter{}).Failures {
 		f.add(Problem{
 			Kind: RuleFails, Text: fmt.Sprintf("The aggregation rule %s fails for clients: %s.", c.Rule, strings.TrimSuffix(c.Reason, ".")),
@@ -118,7 +122,7 @@ func NewStatus(of State, now time.Time) *Status {
 	clients := of.Clients(nil, nil)
 	v.Clients = len(clients)
 	for i := range clients {
-		v.States[string(f.client(&clients[i]))]++
+		v.States[f.stateOf(&clients[i])]++
 	}
 	if gone := v.About.LastGone; v.Clients == 0 && !gone.IsZero() && now.Sub(gone) >= comeBack {
 		f.add(Problem{Kind: NoClients, Text: "No client is connected: all that were there are gone.", Since: gone, Next: "xdsrelay clients --gone"})

@@ -1,0 +1,192 @@
+package passthrough
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
+	"github.com/xdsrelay/xdsrelay/internal/wire"
+)
+
+// Rule selects the streams that are served 1:1. What is "" selects all.
+type Rule struct {
+	Upstream string
+	Scope    string
+	TypeURL  string // of v3. A rule with a type selects streams of the type's own service, and no aggregated ones.
+}
+
+// Selects reports whether the rule selects a stream. typeURL is that of its service; "": it is aggregated.
+func (r Rule) Selects(upstream, scope, typeURL string) bool {
+	return (r.Upstream == "" || r.Upstream == upstream) && (r.Scope == "" || r.Scope == scope) && (r.TypeURL == "" || r.TypeURL == typeURL)
+}
+
+// Finder finds the place of a client. Its methods may be called from any goroutine.
+type Finder interface {
+	// Find is given the node of a stream's first request, nil if it has none, and the type that the request is
+	// about. The place is nil if the stream is not served 1:1, or if something is wrong that whoever serves it
+	// then tells the client. The error is a status that ends the stream.
+	Find(t *downstream.Through, node *corev3.Node, typeURL string) (Place, error)
+}
+
+// Place is where a client belongs, and what it may have. Its methods may be called from any goroutine.
+type Place interface {
+	// Origin is the upstream, and the scope there.
+	Origin() downstream.Origin
+	// Open opens the stream to the control plane. The error is a status.
+	Open(ctx context.Context) (Stream, error)
+	// Serves says why the client may not ask for a name, a glob or "*" of a type here; nil: it may. The error is
+	// a status.
+	Serves(typeURL, name string) error
+	// Judges reports whether the client may not have everything of a type.
+	Judges(typeURL string) bool
+	// Denies says why the client may not have a resource; nil: it may. The error is a status.
+	Denies(typeURL, name string) error
+	// Check looks again after the configuration has changed. types are those that the client has asked for. The
+	// error is a status that ends the client's stream.
+	Check(types []string) error
+	// Close gives the place back.
+	Close()
+}
+
+// Stream is one to a control plane. Send is called by one goroutine, and Receive by another.
+type Stream interface {
+	Send(message any) error
+	Receive(message any) error
+	// CloseSend says that nothing more will be sent.
+	CloseSend()
+	// Closed reports whether the relay itself ends the stream: it reaches the control plane in another way now.
+	Closed() bool
+	// Cancel ends the stream, and Send and Receive with it. Close also waits for that.
+	Cancel()
+	Close()
+}
+
+// Server serves clients 1:1. Its methods may be called from any goroutine.
+type Server struct {
+	finder Finder
+	end    func(grpc.ServerStream, error)
+	panics *logs.Panics
+	log    *slog.Logger
+
+	mu       sync.Mutex // guards what follows
+	draining bool
+	streams  map[*stream]struct{}
+}
+
+// NewServer returns a server. end ends a stream with a status, from any goroutine: reading and sending fail then.
+func NewServer(finder Finder, end func(grpc.ServerStream, error), panics *logs.Panics, log *slog.Logger) *Server {
+	return &Server{finder: finder, end: end, panics: panics, log: log, streams: make(map[*stream]struct{})}
+}
+
+// Serve runs a client's stream. If it is not served 1:1, first is its first request.
+func (s *Server) Serve(t *downstream.Through) (first wire.Raw, err error) {
+	st := &stream{server: s, client: t, types: make(map[string]bool), timer: time.NewTimer(0)}
+	st.timer.Stop()
+	if err := s.open(st); err != nil {
+		return nil, err
+	}
+	defer s.close(st)
+	return st.serve()
+}
+
+func (s *Server) open(st *stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return downstream.ErrDraining
+	}
+	s.streams[st] = struct{}{}
+	return nil
+}
+
+func (s *Server) close(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, st)
+	st.timer.Stop()
+}
+
+// Drain refuses new streams, and ends the present ones, each at a random moment within spread.
+func (s *Server) Drain(spread time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	s.within(spread, func(st *stream) { st.end(downstream.ErrDraining) })
+}
+
+// Recheck has each client's place looked at again, at a random moment within spread: the configuration has
+// changed, or which streams are served 1:1.
+func (s *Server) Recheck(spread time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.draining {
+		s.within(spread, (*stream).check)
+	}
+}
+
+// within does something with each stream. The caller holds mu.
+func (s *Server) within(spread time.Duration, f func(*stream)) {
+	for st := range s.streams {
+		st.timer.Stop()
+		st.timer = time.AfterFunc(rand.N(max(0, spread)+1), s.panics.Func(logs.PartClient, func() { f(st) })) //nolint:gosec // spreading, not secrecy
+	}
+}
+
+// present lists the streams.
+func (s *Server) present() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.streams))
+}
+
+// End ends each stream for whose context why gives a status.
+func (s *Server) End(why func(context.Context) error) {
+	for _, st := range s.present() {
+		if err := why(st.client.Context()); err != nil {
+			st.end(err)
+		}
+	}
+}
+
+// Clients lists the streams that are served 1:1, of the nodes that of wants; nil: of all.
+func (s *Server) Clients(of func(node string) bool) (all []downstream.Status) {
+	for _, st := range s.present() {
+		if v, ok := st.status(); ok && (of == nil || of(v.Node)) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// Count counts the streams that are served 1:1, by upstream.
+func (s *Server) Count() map[string]int {
+	n := make(map[string]int)
+	for _, st := range s.present() {
+		if place := st.placed(); place != nil {
+			n[place.Origin().Upstream]++
+		}
+	}
+	return n
+}
+
+// The statuses of streams that a change ends.
+var (
+	// ErrCached has a client come again that is served from the cache.
+	ErrCached = status.Error(codes.Unavailable, "the client is not served 1:1 any more: connect again")
+	// ErrMoved has a client come again, and be found where it belongs.
+	ErrMoved = status.Error(codes.Unavailable, "a reload moved the client, or changed how its control plane is reached: connect again")
+	// ErrNarrowed has a client come again whose access rules have changed.
+	ErrNarrowed = status.Error(codes.Unavailable, "a reload changed what the client may have: connect again")
+)
