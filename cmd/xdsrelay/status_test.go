@@ -151,7 +151,7 @@ func TestStatus(t *testing.T) {
 	f.says(t, cli.ExitFailure, []string{"cds   broken  STALE   -             31    31"}, "diff", "stopped")
 	f.says(t, 0, []string{"The client acknowledged all that the relay has for it: 31 names."}, "diff", "fine")
 	f.says(t, cli.ExitFailure, []string{"cds   broken  31    rejects 31"}, "diff", "fine", "rejecting")
-	f.says(t, cli.ExitFailure, []string{"TYPE  NAME    rejecting   rejecting\ncds   broken  rejects 31  rejects 31\nBoth reject or lack the same in 1 name", "1 difference"}, "diff", "rejecting", "rejecting")
+	f.says(t, cli.ExitFailure, []string{"cds   broken  rejects 31  rejects 31\nBoth reject or lack the same in 1 name", "1 difference"}, "diff", "rejecting", "rejecting")
 	f.says(t, cli.ExitFailure, []string{`no client has the node "x"`}, "diff", "fine", "x")
 	bundled(t, f)
 

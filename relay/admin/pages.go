@@ -97,8 +97,8 @@ func (p *Pages) nodes(w http.ResponseWriter, _ query) error {
 	out := bufio.NewWriter(w)
 	e := json.NewEncoder(out)
 	for n := range p.State.Nodes() {
-		if e.Encode(n) != nil {
-			return nil // the client is gone
+		if err := e.Encode(n); err != nil {
+			return nil //nolint:nilerr // the client is gone
 		}
 	}
 	_ = out.Flush()
