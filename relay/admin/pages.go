@@ -98,7 +98,7 @@ func (p *Pages) nodes(w http.ResponseWriter, _ query) error {
 	e := json.NewEncoder(out)
 	for n := range p.State.Nodes() {
 		if err := e.Encode(n); err != nil {
-			return nil //nolint:nilerr // the client is gone
+			return nil // the client is gone
 		}
 	}
 	_ = out.Flush()
