@@ -42,7 +42,14 @@ func (x *trail) take(t *testing.T) string {
 	defer x.mu.Unlock()
 	var all []string
 	for line := range strings.Lines(x.text.String()) {
-		var f struct{ Event, Identity, Address, Decision, Rule, Type, Name string }
+		var f struct {
+			Event    string `json:"event"`
+			Identity string `json:"identity"`
+			Decision string `json:"decision"`
+			Rule     string `json:"rule"`
+			Type     string `json:"type"`
+			Name     string `json:"name"`
+		}
 		if err := json.Unmarshal([]byte(line), &f); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
