@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,12 +11,13 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 )
 
-// answersOf is the image of another store.
+// answersOf is the image of another store. An image has no order: this one is by name.
 func (b *bed) answersOf(other *bed) *cache.Image {
 	b.Helper()
 	wanted := other.store.Session().Wanted()
 	image := other.store.Snapshots().Image(nothing)
 	for i := range image.Tables {
+		slices.SortFunc(image.Tables[i].Resources, func(a, b cache.ResourceImage) int { return strings.Compare(a.Resource.Name, b.Resource.Name) })
 		for n := range image.Tables[i].Resources {
 			r := &image.Tables[i].Resources[n]
 			r.Resource = r.Resource.AsRestored()
