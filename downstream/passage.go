@@ -124,6 +124,21 @@ func (t *Through) Ended(st Status, err error) {
 	t.server.gone.add(x)
 }
 
+// enter lets a stream in. It gives the stream that the cache is to serve; nil: the stream has ended. It has returned when
+// that begins: a stream at rest has nothing of it on its stack.
+//
+//go:noinline
+func (s *Server) enter(g grpc.ServerStream, v *variant) (grpc.ServerStream, error) {
+	g, may, err := s.pass(g)
+	if err != nil {
+		return nil, err
+	}
+	if p := s.shared.passage; p != nil && p.On() {
+		return s.through(g, may, v)
+	}
+	return g, nil
+}
+
 // through serves a stream 1:1. If it is not served so, rest is the stream with everything that is to be read of it.
 func (s *Server) through(g grpc.ServerStream, may *row, v *variant) (rest grpc.ServerStream, err error) {
 	err = s.call(g, may, func(c grpc.ServerStream) error {

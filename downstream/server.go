@@ -149,14 +149,9 @@ func (s *Server) describe(v *xds.Service) *grpc.ServiceDesc {
 			StreamName: m.name, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, g grpc.ServerStream) (err error) {
 				defer s.shared.safety.panics.Catch(logs.PartClient, func(e *logs.PanicError) { err = failed(e) })
-				g, may, err := s.pass(g)
-				if err != nil {
+				g, err = s.enter(g, &variant{m.form, v})
+				if g == nil {
 					return err
-				}
-				if p := s.shared.passage; p != nil && p.On() {
-					if g, err = s.through(g, may, &variant{m.form, v}); g == nil {
-						return err
-					}
 				}
 				return s.serve(g, &variant{m.form, v})
 			},

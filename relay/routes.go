@@ -170,7 +170,11 @@ func (r *routes) Scoped(typeURL, name string) (*cache.Store, error) {
 
 // judge finds out which scope of which upstream the rules put the client into.
 func (r *routes) judge(typeURL, name string) (d rules.Decision, plane string, byName bool, err error) {
-	d, byName, err = r.weigh(typeURL, name)
+	if r.plan.rules.Empty() { // not by weigh, whose frame the stack of a stream at rest has no room for
+		d, byName, err = r.decide(typeURL, name)
+	} else {
+		byName, err = r.decideApart(typeURL, name, &d)
+	}
 	r.router.decided.decided(r.member.id, typeURL, d, err)
 	if refused, is := errors.AsType[*rules.RefusedError](err); is && r.router.trail != nil {
 		line := r.event("scope", audit.Deny, refused.Rule)
