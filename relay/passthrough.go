@@ -101,7 +101,7 @@ func (p passage) Find(t *downstream.Through, node *corev3.Node, typeURL string) 
 	x := &passedPlace{router: p.router, method: t.Method, typeURL: typeURL, service: t.TypeURL}
 	if x.session, err = x.enter(to); x.session == nil || err != nil {
 		to.Close()
-		return nil, nil // the cache serves the client, and its stream says why not
+		return nil, nil //nolint:nilerr // the cache serves the client, and its stream says why not
 	}
 	x.routes, x.served = to, map[string]bool{}
 	return x, nil
@@ -110,7 +110,7 @@ func (p passage) Find(t *downstream.Through, node *corev3.Node, typeURL string) 
 // passes finds out where a stream goes that is served 1:1: nil if it is not. service is the type of its service;
 // "": it is aggregated.
 func (r *routes) passes(typeURL, service string) (*downstream.Origin, error) {
-	d, _, err := r.weigh(typeURL, cache.Wildcard)
+	d, err := r.weigh(typeURL, cache.Wildcard)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (x *passedPlace) Serves(typeURL, name string) error {
 	if x.served[typeURL] {
 		return nil
 	}
-	d, _, err := x.routes.weigh(typeURL, cache.Wildcard)
+	d, err := x.routes.weigh(typeURL, cache.Wildcard)
 	if err != nil {
 		return downstream.ScopeError(err)
 	}

@@ -141,7 +141,7 @@ func play(t *testing.T, address, method string, requests []wire.Raw, answers [][
 		}
 	}
 	_ = g.CloseSend()
-	for receive() { //nolint:revive // all is in the condition
+	for receive() {
 	}
 	return got
 }

@@ -189,12 +189,13 @@ func (r *routes) judge(typeURL, name string) (d rules.Decision, plane string, by
 }
 
 // weigh asks the rules, and tells nobody what they decided.
-func (r *routes) weigh(typeURL, name string) (d rules.Decision, byName bool, err error) {
+func (r *routes) weigh(typeURL, name string) (d rules.Decision, err error) {
 	if r.plan.rules.Empty() {
-		return r.decide(typeURL, name)
+		d, _, err = r.decide(typeURL, name)
+	} else {
+		_, err = r.decideApart(typeURL, name, &d)
 	}
-	byName, err = r.decideApart(typeURL, name, &d)
-	return d, byName, err
+	return d, err
 }
 
 // planeOf names the upstream of a decision. The error is a status.
