@@ -14,6 +14,7 @@ import (
 // second one holds is more than that, and no client of it loses anything: the first
 // relay's lists are for one who may lose something, and wait until it knows all.
 func TestColdTier_RES2_ACK4_VAR7(t *testing.T) {
+	t.Parallel()
 	for _, between := range []variant{sotwADS, sotw, restPoll} {
 		t.Run(between.name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting
