@@ -51,7 +51,7 @@ func (c Cause) Unplaced() Cause {
 }
 
 // places are addresses, host names with a port, names that are looked up, and those that a certificate is for.
-var places = regexp.MustCompile(`\[[0-9a-fA-F:.%]+\](:\d+)?|[\w.-]+:\d{1,5}\b|\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,}\b|\blookup \S+|\b(valid for|not valid for any names, but wanted to match) .*`)
+var places = regexp.MustCompile(`\[[0-9a-fA-F]*:[^\]\s]*\](:\d+)?|[\w.-]+:\d{1,5}\b|\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,}\b|\blookup \S+|\b(valid for|not valid for any names, but wanted to match) .*`)
 
 func (c Cause) String() string {
 	if c.Endpoint == "" {

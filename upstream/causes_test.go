@@ -83,6 +83,7 @@ func TestCause_ACC6(t *testing.T) {
 		"lookup plane.internal on 10.0.0.2:53: no such host":                   "… on …: no such host",
 		"TLS: certificate is valid for plane.internal, not other":              "TLS: certificate is …",
 		"UNAVAILABLE: no healthy host at [fd00::1]:443 or fd00::2 or 10.1.2.3": "UNAVAILABLE: no healthy host at … or … or …",
+		"UNAUTHENTICATED: no such token as that of [b]":                        "UNAUTHENTICATED: no such token as that of [b]",
 		"connection refused":                                    "connection refused",
 		"HTTP status 401 (Unauthorized)":                        "HTTP status 401 (Unauthorized)",
 		"UNAVAILABLE: proxy plane-0.internal:18000 says: later": "UNAVAILABLE: proxy … says: later",
