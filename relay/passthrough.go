@@ -11,12 +11,14 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/keyer"
+	"github.com/xdsrelay/xdsrelay/keyer/rules"
 	"github.com/xdsrelay/xdsrelay/relay/passthrough"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -139,7 +141,8 @@ type passedPlace struct {
 
 	mu     sync.Mutex // guards what follows
 	routes *routes
-	served map[string]bool // whether the session's upstream is that of a type
+	next   downstream.Access // what the plan in force allows, too, where it ends the stream; nil: it does not
+	served map[string]bool   // whether the session's upstream is that of a type
 	closed bool
 }
 
@@ -228,7 +231,7 @@ func elsewhere(typeURL, name, plane, here string) error {
 func (x *passedPlace) Judges(typeURL string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.routes.Access().ByName(typeURL)
+	return slices.ContainsFunc(x.judges(), func(a downstream.Access) bool { return a.ByName(typeURL) })
 }
 
 // Denies implements passthrough.Place (ACC-2).
@@ -236,20 +239,32 @@ func (x *passedPlace) Denies(typeURL, name string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	const content downstream.Use = 0
-	if access := x.routes.Access(); access.Allows(content, typeURL, name) { // which is not audited: the subscription was
+	for _, access := range x.judges() {
+		allows := access.Allows(content, typeURL, name) // which is not audited: the subscription was
 		access.Forget(typeURL, name)
-		return nil
+		if !allows {
+			return x.denies(typeURL, name)
+		}
 	}
-	return x.denies(typeURL, name)
+	return nil
+}
+
+// judges gives what judges the client. The caller holds mu.
+func (x *passedPlace) judges() []downstream.Access {
+	if x.next != nil {
+		return []downstream.Access{x.routes.Access(), x.next}
+	}
+	return []downstream.Access{x.routes.Access()}
 }
 
 // denies is Denies. Nothing is remembered of the name. The caller holds mu.
 func (x *passedPlace) denies(typeURL, name string) error {
-	access := x.routes.Access()
-	err := access.Subscribes(typeURL, name)
-	access.Forget(typeURL, name)
-	if err != nil {
-		return passthrough.Denied(typeURL, name, err.Error())
+	for _, access := range x.judges() {
+		err := access.Subscribes(typeURL, name)
+		access.Forget(typeURL, name)
+		if err != nil {
+			return passthrough.Denied(typeURL, name, err.Error())
+		}
 	}
 	return nil
 }
@@ -261,12 +276,31 @@ func (x *passedPlace) Check(types []string) error {
 	if x.closed || x.router.now.Load() == x.routes.plan {
 		return nil
 	}
-	to, err := x.router.open(x.routes.node, x.routes.peer)
+	return x.renew(x.routes.node, types)
+}
+
+// Presents implements passthrough.Place. A client whose node leads where it is keeps its stream.
+func (x *passedPlace) Presents(node *corev3.Node, types []string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if proto.Equal(x.routes.node, node) {
+		return nil
+	}
+	return x.renew(node, types)
+}
+
+// renew opens the routes of a node by the plan in force. The error is a status that ends the client's stream. The caller
+// holds mu.
+func (x *passedPlace) renew(node *corev3.Node, types []string) error {
+	to, err := x.router.open(node, x.routes.peer)
 	if err != nil {
 		return err
 	}
 	s, err := x.enter(to)
+	_, refused := errors.AsType[*rules.RefusedError](err)
 	switch {
+	case refused:
+		err = downstream.ScopeError(err)
 	case err != nil || s == nil:
 		err = passthrough.ErrCached // the cache serves the client, and its stream says why not
 	case s != x.session:
@@ -275,11 +309,12 @@ func (x *passedPlace) Check(types []string) error {
 		err = passthrough.ErrNarrowed
 	}
 	if err != nil {
+		x.next = to.Access()
 		to.Close()
 		return err
 	}
 	x.routes.Close()
-	x.routes, x.served = to, map[string]bool{}
+	x.routes, x.next, x.served = to, nil, map[string]bool{}
 	return nil
 }
 

@@ -451,3 +451,113 @@ func TestPassthrough_Drain(t *testing.T) {
 	r.stop()
 	plane.ends()
 }
+
+// A later request passes with its node too, by which the control plane may go: it is judged like the first one (STR-1).
+func TestPassthrough_LaterNode_ACC5(t *testing.T) {
+	method := forms["state of the world, aggregated"].method
+	for name, tt := range map[string]struct {
+		change func(*config.Config)
+		second string
+		want   codes.Code
+		passed int
+	}{
+		"the same":                {func(*config.Config) {}, "n", codes.OK, 2},
+		"one that changes naught": {func(c *config.Config) { c.Aggregation.Otherwise = config.Share }, "m", codes.OK, 2},
+		"one of somebody else": {func(c *config.Config) {
+			c.Access.Verify = []config.VerifyRule{{Name: "own", Require: `node.id == "n"`}}
+		}, "m", codes.PermissionDenied, 1},
+		"one of another scope": {func(c *config.Config) {
+			c.Aggregation.Rules = []config.Rule{{Name: "apart", Match: "true", Scope: []string{"node.id"}}}
+		}, "m", codes.Unavailable, 1},
+		"one that gets less": {func(c *config.Config) {
+			c.Access.Otherwise, c.Access.Rules = config.Deny, allowing(`node.id == "n"`)
+		}, "m", codes.Unavailable, 1},
+		"none after all": {func(c *config.Config) { c.Limits.NodeBytes = 1 << 10 }, strings.Repeat("m", 2<<10), codes.ResourceExhausted, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers := [][]wire.Raw{{odd(t, &discoveryv3.DiscoveryResponse{}, 4)}, {}}
+			plane := newRawPlane(t, answers, nil)
+			cfg := configOf(upstreamAt("a", plane.address))
+			cfg.Passthrough = []config.PassRule{{}}
+			tt.change(cfg)
+			r := run(t, cfg)
+			requests := []wire.Raw{asking(t, "n", "a"), asking(t, tt.second, "a")}
+			if got := play(t, r.xds, method, requests, answers); status.Code(got.end) != tt.want && (tt.want != codes.OK || !errors.Is(got.end, io.EOF)) {
+				t.Errorf("the stream ended with %v", got.end)
+			}
+			for _, s := range plane.recorded(method) {
+				if len(s.requests) != tt.passed {
+					t.Errorf("the control plane got %d requests, want %d", len(s.requests), tt.passed)
+				}
+			}
+		})
+	}
+}
+
+// asking is a request for clusters.
+func asking(t *testing.T, node string, names ...string) wire.Raw {
+	t.Helper()
+	b, err := proto.Marshal(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: clusterType, ResourceNames: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// From a reload on a client gets nothing that the new rules deny, although its stream may end later. One that may not be served
+// any more ends at once.
+func TestPassthrough_ReloadOfRules_ACC2_ACC5(t *testing.T) {
+	method := forms["state of the world, aggregated"].method
+	response, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: clusterType, Resources: []*anypb.Any{clusterOf(t, "b", "1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noB := []config.AccessRule{{Name: "no-b", Match: `name == "b"`, Effect: config.Deny}}
+	for name, tt := range map[string]struct {
+		change func(*config.Config)
+		second string // "": the client asks for nothing more
+		want   string
+	}{
+		"a name in a request":  {func(c *config.Config) { c.Access.Otherwise, c.Access.Rules = config.Allow, noB }, "b", `"no-b" denies`},
+		"a name in a response": {func(c *config.Config) { c.Access.Otherwise, c.Access.Rules = config.Allow, noB }, "c", `"no-b" denies`},
+		"a node": {func(c *config.Config) {
+			c.Access.Verify = []config.VerifyRule{{Name: "nobody", Require: `node.id == "x"`}}
+		}, "", `"nobody"`},
+		"a client": {func(c *config.Config) {
+			c.Aggregation.Rules, c.Aggregation.Otherwise = []config.Rule{{Name: "x", Match: `node.id == "x"`, Scope: []string{}}}, "refuse"
+		}, "", "PermissionDenied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plane := newRawPlane(t, [][]wire.Raw{{response}, {response}}, nil)
+			cfg := configOf(upstreamAt("a", plane.address))
+			cfg.Passthrough = []config.PassRule{{}}
+			r := run(t, cfg)
+			conn, err := grpc.NewClient(r.xds, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec())))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			g, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m wire.Raw
+			if err := errors.Join(g.SendMsg(asking(t, "n", "a")), g.RecvMsg(&m)); err != nil {
+				t.Fatal(err)
+			}
+			r.reload(func(c *config.Config) {
+				c.Server.Drain = config.Duration(time.Hour)
+				tt.change(c)
+			})
+			if tt.second != "" {
+				_ = g.SendMsg(asking(t, "n", tt.second)) // RecvMsg knows why it fails
+			}
+			if err := g.RecvMsg(&m); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the stream ended with %v", err)
+			}
+			r.reload(func(c *config.Config) { c.Server.Drain = 0 })
+		})
+	}
+}

@@ -41,6 +41,9 @@ func (st *stream) judge(message wire.Raw) error {
 	if err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}
+	if err := st.presents(r); err != nil {
+		return err
+	}
 	typeURL := st.client.Belongs(r.TypeURL)
 	first, err := st.note(typeURL)
 	if err != nil {
@@ -55,6 +58,26 @@ func (st *stream) judge(message wire.Raw) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// presents judges the node of a request: the control plane may go by any of them (STR-1, ACC-5).
+func (st *stream) presents(r *request) error {
+	if !r.HasNode() {
+		return nil
+	}
+	if n := r.NodeBytes(); st.client.Large(n) {
+		return status.Errorf(codes.ResourceExhausted, "the node has %d bytes, more than limits.node_bytes", n)
+	}
+	node, err := r.Node()
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	place, types := st.asked()
+	if err := place.Presents(node, types); err != nil {
+		return err
+	}
+	st.client.Present(node.GetId(), node.GetCluster())
 	return nil
 }
 

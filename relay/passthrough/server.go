@@ -54,8 +54,11 @@ type Place interface {
 	// Denies says why the client may not have a resource; nil: it may. The error is a status.
 	Denies(typeURL, name string) error
 	// Check looks again after the configuration has changed. types are those that the client has asked for. The
-	// error is a status that ends the client's stream.
+	// error is a status that ends the client's stream: until then it gets nothing that the new access rules deny.
 	Check(types []string) error
+	// Presents judges the node of a later request, which passes like the first one's. The error is a status that
+	// ends the client's stream.
+	Presents(node *corev3.Node, types []string) error
 	// Close gives the place back.
 	Close()
 }
@@ -123,25 +126,40 @@ func (s *Server) Drain(spread time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
-	s.within(spread, func(st *stream) { st.end(downstream.ErrDraining) })
+	for st := range s.streams {
+		s.endWithin(spread, st, downstream.ErrDraining)
+	}
 }
 
-// Recheck has each client's place looked at again, at a random moment within spread: the configuration has
-// changed, or which streams are served 1:1.
+// Recheck looks at each client's place again: the configuration has changed, or which streams are served 1:1. Who
+// may not be served any more ends at once, and who only has to come again at a random moment within spread.
 func (s *Server) Recheck(spread time.Duration) {
+	for _, st := range s.present() {
+		s.recheck(st, spread)
+	}
+}
+
+func (s *Server) recheck(st *stream, spread time.Duration) {
+	defer s.panics.Catch(logs.PartClient, func(e *logs.PanicError) { st.end(status.Error(codes.Internal, e.Error())) })
+	err := st.check()
+	if err != nil && status.Code(err) != codes.Unavailable {
+		st.end(err)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.draining {
-		s.within(spread, (*stream).check)
+	if _, present := s.streams[st]; s.draining || !present {
+		return
+	}
+	if st.timer.Stop(); err != nil {
+		s.endWithin(spread, st, err)
 	}
 }
 
-// within does something with each stream. The caller holds mu.
-func (s *Server) within(spread time.Duration, f func(*stream)) {
-	for st := range s.streams {
-		st.timer.Stop()
-		st.timer = time.AfterFunc(rand.N(max(0, spread)+1), s.panics.Func(logs.PartClient, func() { f(st) })) //nolint:gosec // spreading, not secrecy
-	}
+// endWithin ends a stream at a random moment. The caller holds mu.
+func (s *Server) endWithin(spread time.Duration, st *stream, err error) {
+	st.timer.Stop()
+	st.timer = time.AfterFunc(rand.N(max(0, spread)+1), s.panics.Func(logs.PartClient, func() { st.end(err) })) //nolint:gosec // spreading, not secrecy
 }
 
 // present lists the streams.
@@ -186,7 +204,7 @@ var (
 	// ErrCached has a client come again that is served from the cache.
 	ErrCached = status.Error(codes.Unavailable, "the client is not served 1:1 any more: connect again")
 	// ErrMoved has a client come again, and be found where it belongs.
-	ErrMoved = status.Error(codes.Unavailable, "a reload moved the client, or changed how its control plane is reached: connect again")
+	ErrMoved = status.Error(codes.Unavailable, "the client belongs elsewhere now, or its control plane is reached in another way: connect again")
 	// ErrNarrowed has a client come again whose access rules have changed.
-	ErrNarrowed = status.Error(codes.Unavailable, "a reload changed what the client may have: connect again")
+	ErrNarrowed = status.Error(codes.Unavailable, "what the client may have has changed: connect again")
 )

@@ -25,7 +25,7 @@ type stream struct {
 	server *Server
 	client *downstream.Through
 
-	timer *time.Timer // does what Drain and Recheck want; guarded by server.mu
+	timer *time.Timer // ends the stream as Drain and Recheck want; guarded by server.mu
 
 	owed atomic.Int64 // responses that the client has not answered
 
@@ -96,7 +96,9 @@ func (st *stream) pass(place Place, first wire.Raw) error {
 	if err := st.judge(first); err != nil {
 		return st.ended(err)
 	}
-	st.check() // the configuration may have changed before
+	if err := st.check(); err != nil { // the configuration may have changed before
+		return st.ended(err)
+	}
 	ctx, cancel := context.WithCancel(st.client.Context())
 	defer cancel()
 	up, err := place.Open(ctx)
@@ -218,17 +220,20 @@ func (st *stream) placed() Place {
 	return st.place
 }
 
-// check ends the stream of a client that is not to be served so any more.
-func (st *stream) check() {
-	st.mu.Lock()
-	place, types := st.place, slices.Collect(maps.Keys(st.types))
-	st.mu.Unlock()
+// check is the status for a client that is not to be served so any more; nil: it is.
+func (st *stream) check() error {
+	place, types := st.asked()
 	if place == nil {
-		return
+		return nil
 	}
-	if err := place.Check(types); err != nil {
-		st.end(err)
-	}
+	return place.Check(types)
+}
+
+// asked returns the stream's place, which is nil before the first request, and the types that the client asked for.
+func (st *stream) asked() (Place, []string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.place, slices.Collect(maps.Keys(st.types))
 }
 
 // status returns the stream for the admin port; false if it is not known yet whether it is served 1:1.
