@@ -17,6 +17,7 @@ type Revoked struct{ serials map[string]map[string]bool }
 var (
 	errRevoked = errors.New("the certificate is revoked (client_crl_file)")
 	errNoList  = errors.New("no PEM block in it is a revocation list (X509 CRL)")
+	errNoEnd   = errors.New("a revocation list in it is not whole")
 )
 
 // ParseRevoked reads revocation lists in PEM form. Each must be signed by one of the CAs of a bundle, and its time for the next one
@@ -24,10 +25,12 @@ var (
 func ParseRevoked(lists, cas []byte, now time.Time) (*Revoked, error) {
 	issuers := certificatesOf(cas)
 	r := &Revoked{make(map[string]map[string]bool)}
+	begun := bytes.Count(lists, []byte("-----BEGIN X509 CRL-----"))
 	for block := new(pem.Block); block != nil; {
 		if block, lists = pem.Decode(lists); block == nil || block.Type != "X509 CRL" {
 			continue
 		}
+		begun--
 		list, err := x509.ParseRevocationList(block.Bytes)
 		if err != nil {
 			return nil, err
@@ -50,7 +53,10 @@ func ParseRevoked(lists, cas []byte, now time.Time) (*Revoked, error) {
 			of[entry.SerialNumber.String()] = true
 		}
 	}
-	if len(r.serials) == 0 {
+	switch {
+	case begun > 0: // pem.Decode passes over it
+		return nil, errNoEnd
+	case len(r.serials) == 0:
 		return nil, errNoList
 	}
 	return r, nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
@@ -79,6 +80,7 @@ func TestParseRevoked_ACC1(t *testing.T) {
 		"out of date":        {list(t, ca, -time.Hour), "should have been replaced at"},
 		"no list":            {cas, "no PEM block in it is a revocation list"},
 		"a list and another": {append(list(t, ca, time.Hour), list(t, other, time.Hour)...), "none of the CAs"},
+		"cut short":          {cut(list(t, ca, time.Hour), list(t, ca, time.Hour)), "is not whole"},
 		"broken":             {pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: []byte("x")}), "x509"},
 	} {
 		_, err := ParseRevoked(tt.lists, cas, time.Now())
@@ -86,4 +88,42 @@ func TestParseRevoked_ACC1(t *testing.T) {
 			t.Errorf("ACC-1: %s: %v, want %q", text, err, tt.want)
 		}
 	}
+}
+
+// cut gives two lists, of which the second is not written to its end.
+func cut(whole, half []byte) []byte { return append(whole, half[:len(half)/2]...) }
+
+// A list that nobody renews counts on, and does not have the server's own certificate run out (ACC-1).
+func TestStaleList_ACC1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, ca := pki.NewFolder(t), pki.NewAuthority(t, "ca")
+		bad := ca.Client("bad")
+		cert, key := dir.PutPair("server", ca.Server("relay.test"))
+		var told reports
+		s := newServer(t, TLSServerConfig{
+			CertFile: cert, KeyFile: key, ClientCAFile: dir.PutCA("ca", ca), ClientCRLFile: dir.Put("crl", list(t, ca, time.Hour, bad.Leaf)), Refresh: time.Second, Report: told.add,
+		})
+		for name, spoil := range map[string]func(){
+			"out of date": func() { dir.Put("crl", list(t, ca, -time.Hour)) },
+			"gone":        func() { _ = os.Remove(dir.Path("crl")) },
+		} {
+			spoil()
+			next := ca.Server("relay.test")
+			dir.PutPair("server", next)
+			<-time.After(3300 * time.Millisecond)
+			cfg, err := s.current()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !cfg.Certificates[0].Leaf.Equal(next.Leaf) {
+				t.Errorf("ACC-1: the list is %s, and the server shows its old certificate", name)
+			}
+			if _, err := s.Clients().Verify([]*x509.Certificate{bad.Leaf}, x509.ExtKeyUsageClientAuth, time.Now()); err == nil {
+				t.Errorf("ACC-1: the list is %s, and who was on it counts", name)
+			}
+			if got := told.take(); len(got) == 0 || got[len(got)-1] == nil {
+				t.Errorf("ACC-1: the list is %s, and nobody is told: %v", name, got)
+			}
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"bytes"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,12 +107,33 @@ func (w *watcher) refresh() {
 			w.failed = err.Error()
 			w.report(err)
 		}
+		w.renewPair()
 		return
 	}
 	w.failed = ""
 	w.seen = c
 	w.newest.Store(m)
 	w.report(nil)
+}
+
+// renewPair takes up a new certificate of the server's own where the files cannot be used as a whole: a revocation list that nobody
+// renews must not have it run out. Whose certificates count stays as it was.
+func (w *watcher) renewPair() {
+	if w.paths.crl == "" {
+		return
+	}
+	pair := paths{cert: w.paths.cert, key: w.paths.key}
+	c, err := pair.read()
+	if err != nil || bytes.Equal(c.cert, w.seen.cert) && bytes.Equal(c.key, w.seen.key) {
+		return
+	}
+	m, err := pair.parse(c, time.Now())
+	if err != nil {
+		return
+	}
+	m.roots = w.newest.Load().roots
+	w.seen.cert, w.seen.key = c.cert, c.key
+	w.newest.Store(m)
 }
 
 // current implements source.
