@@ -194,7 +194,9 @@ func (s *Server) anonymous() []string {
 
 // openRules warns of scopes for which a client may speak that was not verified.
 func (w *warnings) openRules(c *Config) {
-	unverified := slices.IndexFunc(c.accessSections(), func(s accessSection) bool { return len(s.verify) == 0 })
+	unverified := slices.IndexFunc(c.accessSections(), func(s accessSection) bool {
+		return !slices.ContainsFunc(s.verify, func(r VerifyRule) bool { return !bool(r.Shadow) })
+	})
 	if unverified < 0 {
 		return
 	}

@@ -97,6 +97,8 @@ admin: {listen: "LOCALHOST.:3"}
 		}},
 		"ACC-5 a first client that is verified": {upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n" +
 			"access: {verify: [{name: v, require: node.id != \"\"}]}\n", nil},
+		"ACC-5 a first client whose verification is not enforced": {upstream + "aggregation: {rules: [{name: r, match: \"true\", scope: [], node: first}]}\n" +
+			"access: {verify: [{name: v, require: node.id != \"\", enforce: false}]}\n", []string{"expected rules in access.verify"}},
 		"a scope for each client": {upstream + "aggregation: {rules: [{name: a, match: type == cds, scope: [node.id]}, {name: b, match: \"true\", scope: [node.id]}]}\n", []string{
 			"aggregation.rules[1].scope[0]: each client has a scope",
 		}},
