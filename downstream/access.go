@@ -46,6 +46,9 @@ func (b both) Forget(typeURL, spelling string) {
 	b.next.Forget(typeURL, spelling)
 }
 
+// Unwatched implements Watched.
+func (b both) Unwatched() Access { return both{Unwatched(b.now), Unwatched(b.next)} }
+
 func (b both) Differs(next Access, typeURL string) bool {
 	return b.now.Differs(next, typeURL) || b.next.Differs(next, typeURL)
 }

@@ -170,7 +170,7 @@ func (h *holder) place(it *wire.VersionWalk) (p place, same bool) {
 	if h.change.wildcard != nil && isOpaque(it.Name) {
 		return place{change: h.change.wildcard}, true
 	}
-	store, name, err := locate(h.change.routes, h.change.t.url, it.NameString())
+	store, name, err := find(h.change.routes, h.change.t.url, it.NameString())
 	if err != nil {
 		return place{}, false
 	}

@@ -21,6 +21,15 @@ var (
 // xdstp name, the client's scope for every other name. The error is a refusedError if the relay
 // itself answers the name. Any other error is a status that ends the stream or the poll.
 func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
+	return locateBy(routes, typeURL, spelling, permitted)
+}
+
+// find is locate for a name that the client does not subscribe to.
+func find(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, error) {
+	return locateBy(routes, typeURL, spelling, visible)
+}
+
+func locateBy(routes Routes, typeURL, spelling string, permitted func(routes Routes, typeURL, spelling string) error) (*cache.Store, cache.Name, error) {
 	name := cache.Name{Spelling: spelling, Key: spelling}
 	if wire.IsReserved(spelling) {
 		return nil, name, refuseReserved(spelling)
@@ -63,7 +72,15 @@ func locate(routes Routes, typeURL, spelling string) (*cache.Store, cache.Name, 
 // the relay looks where the name lives, so that the answer is the same, and as soon, whether the
 // resource exists or not (ACC-2).
 func permitted(routes Routes, typeURL, spelling string) error {
-	access := routes.Access()
+	return permittedBy(routes.Access(), typeURL, spelling)
+}
+
+// visible is permitted for a name that the client does not subscribe to.
+func visible(routes Routes, typeURL, spelling string) error {
+	return permittedBy(Unwatched(routes.Access()), typeURL, spelling)
+}
+
+func permittedBy(access Access, typeURL, spelling string) error {
 	if access == nil {
 		return nil
 	}

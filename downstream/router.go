@@ -107,3 +107,19 @@ type Access interface {
 	// may be nil.
 	Differs(next Access, typeURL string) bool
 }
+
+// Watched is an Access that notes what it is asked whether the client may subscribe to it.
+type Watched interface {
+	Access
+
+	// Unwatched gives one that decides alike, and notes nothing.
+	Unwatched() Access
+}
+
+// Unwatched gives an access for what the client does not subscribe to.
+func Unwatched(a Access) Access {
+	if w, is := a.(Watched); is {
+		return w.Unwatched()
+	}
+	return a
+}

@@ -31,7 +31,7 @@ func (st *stream) carryOut(ch *change, unsubscribe []string, versions *wire.Vers
 		if access := ch.routes.Access(); access != nil {
 			access.Forget(t.url, spelling)
 		}
-		store, name, err := locate(ch.routes, t.url, spelling)
+		store, name, err := find(ch.routes, t.url, spelling)
 		if unserved(err) {
 			continue // the relay refused the name when the client subscribed to it (SUB-7)
 		}

@@ -19,7 +19,7 @@ func newAccess(s *set) *Access {
 		shadow: s.counter("access", "shadow_total",
 			"Names and nodes about which a rule that is not enforced would have decided otherwise.", labelRule),
 		leftOut: s.counter("audit", "left_out_total",
-			"Lines that the audit lacks, because one identity or address had as many as log.per_minute allows.").WithLabelValues(),
+			"Lines that the audit lacks, because one identity or address had as many as log.per_minute allows, or the file did not take them.").WithLabelValues(),
 	}
 }
 

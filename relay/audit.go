@@ -74,6 +74,9 @@ func (w *watched) Subscribes(typeURL, spelling string) error {
 	return err
 }
 
+// Unwatched implements downstream.Watched.
+func (w *watched) Unwatched() downstream.Access { return w.access }
+
 // all reports whether a decision that allows a name of a type is audited too.
 func (w *watched) all(typeURL string) bool {
 	p := w.routes.plan

@@ -297,3 +297,19 @@ func TestAuditDocumentation_ACC4(t *testing.T) {
 		t.Errorf("ACC-4: %d refusals are audited as\n%s", len(attacks), got)
 	}
 }
+
+// A cluster that a client reports the load of is none that it subscribes to (ACC-2).
+func TestAuditOfReports_ACC2(t *testing.T) {
+	r, x := audited(t, func(c *config.Config) { c.Access.Rules, c.Audit.Level = auditRules, config.AuditAll })
+	routes, is := client(t, r, "n").(*routes)
+	if !is {
+		t.Fatal("these are other routes")
+	}
+	place := &reporter{router: r.router, routes: routes}
+	if !place.Allows("a") || place.Allows("vault/a") {
+		t.Error("ACC-2: the wrong clusters are allowed")
+	}
+	if got := x.take(t); got != "" {
+		t.Errorf("ACC-2: the audit has\n%s", got)
+	}
+}

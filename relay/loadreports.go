@@ -94,7 +94,7 @@ func (r *reporter) Scope() *loadreport.Scope { return r.session.loads }
 func (r *reporter) Allows(cluster string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.routes.Access().Subscribes(clusterURL, cluster) == nil
+	return downstream.Unwatched(r.routes.Access()).Subscribes(clusterURL, cluster) == nil
 }
 
 // Check implements loadreport.Place. A client whose reports go where they did keeps to the new

@@ -53,25 +53,32 @@ type Log struct {
 	lines          *logs.Writer // nil: the output does not block
 	file           *file        // nil: it is none
 	known, unknown *logs.Limit
+	given          *logs.Limit  // of the known, for what they are allowed: who is refused again and again does not hide it
 	commands       slog.Handler // without a bound
 }
 
 // New writes to the file at a path, or to an output that does not block if the path is "". perMinute bounds the lines of one
-// identity; 0: no bound. lost is called for each line that is left out. Close must be called.
+// identity; 0: no bound. lost is called for each line that is left out, or that the file does not take. Close must be called.
 func New(path string, to io.Writer, perMinute int, lost func()) (*Log, error) {
 	l := new(Log)
 	if path != "" {
-		l.file = &file{path: path}
+		l.file = &file{path: path, lost: lost}
 		if err := l.file.open(); err != nil {
 			return nil, fmt.Errorf("audit.to: %w", err)
 		}
 		l.lines = logs.NewWriter(l.file, maxQueue)
+		l.lines.Tell(func(missing uint64) {
+			for range missing {
+				lost()
+			}
+		})
 		to = l.lines
 	}
 	handler := slog.NewJSONHandler(to, &slog.HandlerOptions{ReplaceAttr: rename})
 	leftOut := func(string) { lost() }
 	l.known, l.unknown = logs.NewLimit(handler, perMinute, leftOut), logs.NewLimit(handler, perMinute, leftOut)
-	l.known.Most, l.unknown.Most = maxKnown, maxUnknown
+	l.given = logs.NewLimit(handler, perMinute, leftOut)
+	l.known.Most, l.given.Most, l.unknown.Most = maxKnown, maxKnown, maxUnknown
 	l.commands = l.known.Unlimited()
 	return l, nil
 }
@@ -94,6 +101,7 @@ func rename(groups []string, a slog.Attr) slog.Attr {
 func (l *Log) SetPerMinute(n int) {
 	if l != nil {
 		l.known.Set(n)
+		l.given.Set(n)
 		l.unknown.Set(n)
 	}
 }
@@ -104,6 +112,7 @@ func (l *Log) Close() {
 		return
 	}
 	l.known.Close()
+	l.given.Close()
 	l.unknown.Close()
 	if l.lines != nil && l.lines.Close(flush) { // else the file hangs, and so would closing it
 		l.file.close()
@@ -114,6 +123,8 @@ func (l *Log) Close() {
 func (l *Log) Note(e *Event) {
 	switch {
 	case l == nil:
+	case cmp.Or(e.Account, e.Identity) != "" && e.Decision == Allow:
+		write(l.given.For(cmp.Or(e.Account, e.Identity)), e)
 	case cmp.Or(e.Account, e.Identity) != "":
 		write(l.known.For(cmp.Or(e.Account, e.Identity)), e)
 	default:

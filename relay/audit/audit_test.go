@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -148,5 +149,51 @@ func TestFile_ACC2(t *testing.T) {
 			t.Errorf("%s: %v", odd, err)
 			l.Close()
 		}
+	}
+}
+
+// Who is refused again and again does not hide what it is given (LIM-4).
+func TestBoundOfGiven_LIM4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := new(output)
+		l, err := New("", out, 2, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		for _, decision := range []Decision{Deny, Allow} {
+			for range 5 {
+				l.Note(&Event{What: "access", Identity: "web", Decision: decision})
+			}
+		}
+		count := make(map[string]int)
+		for _, line := range out.lines(t) {
+			count[fmt.Sprint(line["decision"])]++
+		}
+		if count["deny"] != 2 || count["allow"] != 2 {
+			t.Errorf("LIM-4: %v, want two of each", count)
+		}
+	})
+}
+
+// Lines that no file takes are counted.
+func TestFileLost_ACC2(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dir")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var lost atomic.Int64
+	l, err := New(filepath.Join(dir, "audit.json"), nil, 10, func() { lost.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	l.Command(&Event{What: "command"})
+	l.Command(&Event{What: "command"})
+	l.Close()
+	if n := lost.Load(); n != 2 {
+		t.Errorf("ACC-2: %d lines are counted as lost, want 2", n)
 	}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"sync"
@@ -11,6 +12,7 @@ import (
 // implements io.Writer, for one goroutine.
 type file struct {
 	path string // immutable
+	lost func() // immutable; called for each line that is not written; nil: nobody counts them
 
 	mu sync.Mutex // guards what follows
 	to *os.File   // nil: it could not be opened
@@ -43,7 +45,14 @@ func (f *file) there() bool {
 	return err == nil && gone == nil && os.SameFile(opened, now)
 }
 
-func (f *file) Write(lines []byte) (int, error) {
+func (f *file) Write(lines []byte) (n int, err error) {
+	defer func() {
+		if err != nil && f.lost != nil {
+			for range bytes.Count(lines[n:], []byte("\n")) {
+				f.lost()
+			}
+		}
+	}()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.there() {
