@@ -159,7 +159,11 @@ func (o operator) Reload(c *admin.Command) (*admin.Done, error) {
 	if err := o.reread(c.Yes); err != nil {
 		return nil, admin.Wrong("the configuration stays as it was: %v", err)
 	}
-	return new(admin.Done), nil
+	done := new(admin.Done)
+	for _, c := range o.relay.now.Load().waiting {
+		done.Warnings = append(done.Warnings, "a changed key needs a restart: "+c.String())
+	}
+	return done, nil
 }
 
 // order puts orders in force, and returns what the operator should know. Where there is a disk they are

@@ -120,3 +120,26 @@ func TestReloadCommand_ACC7(t *testing.T) {
 		}
 	}
 }
+
+// What waits for a restart is not in force: the answer to the operator says so, and the change is one event (ACC-7).
+func TestReloadWaits_ACC7(t *testing.T) {
+	cfg := configOf(upstreamAt("plane", "127.0.0.1:1"))
+	next := *cfg
+	next.Admin.ProbesListen = "127.0.0.1:2"
+	var r *Relay
+	r, err := New(cfg, Options{Reload: func(bool) error { return r.Reload(&next) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.release()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/reload", strings.NewReader("{}"))
+	req.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	adminPort{relay: r}.handler().ServeHTTP(w, req)
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "a changed key needs a restart: admin.probes_listen: ") {
+		t.Errorf("ACC-7: %d: %s", w.Code, w.Body)
+	}
+	if all := r.events.Since(time.Time{}); len(all) != 1 {
+		t.Errorf("ACC-7: %d events of one reload: %+v", len(all), all)
+	}
+}

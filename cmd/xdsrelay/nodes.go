@@ -55,7 +55,9 @@ The file has all that clients say of themselves, also their metadata.
 		}
 		if bad := failures(answers); len(bad) > 0 {
 			failed(cmd.ErrOrStderr(), answers)
-			err = o.outcome(bad, len(answers), "")
+			if err = o.outcome(bad, len(answers), ""); len(bad) == len(answers) {
+				return err // and the file stays as it is
+			}
 		}
 		if len(args) == 0 {
 			_, _ = cmd.OutOrStdout().Write(all.Bytes())

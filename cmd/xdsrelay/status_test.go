@@ -248,6 +248,11 @@ func TestNodes(t *testing.T) {
 	}
 	other.stop()
 	f.says(t, cli.ExitUnreachable, []string{"FAILED: unreachable", ": 2 nodes of 1 relay\n"}, "nodes", file, "--admin", other.admin)
+	f.stop()
+	f.says(t, cli.ExitUnreachable, []string{"FAILED: unreachable", "1 of 1 relays failed"}, "nodes", file)
+	if kept, err := os.ReadFile(file); err != nil || strings.Count(string(kept), "\n") != 2 {
+		t.Errorf("the file of before has %q, %v", kept, err)
+	}
 }
 
 // A word that no relay knows is an error, and no empty table.

@@ -99,7 +99,7 @@ func (p *Pages) audit(name string, req *http.Request, c *Command, done *Done, er
 	if len(done.Warnings) > 0 {
 		line = append(line, "warning", strings.Join(done.Warnings, "; "))
 	}
-	if p.Events != nil && !done.Nothing {
+	if p.Events != nil && !done.Nothing && name != "reload" { // which is an event already, with what changed
 		p.Events.Add(eventOf(name, p.Operator(req), c, done))
 	}
 	p.Audit.Warn("carried out an operator's command", line...)
