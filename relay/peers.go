@@ -101,7 +101,7 @@ func (r *Relay) openPeers(cfg *config.Config) error {
 	id := rand.Text()
 	r.hub.peers = true
 	r.peers = peerPort{files: files, pages: &peers.Server{
-		ID: id, Scopes: holder{r.hub}, Secrets: p.Secrets, Identify: r.identifyPeer(p), Observer: r.metrics.Peers(), Log: r.log, Audit: r.auditPeer,
+		ID: id, Scopes: holder{r.hub}, Secrets: p.Secrets, Identify: r.identifyPeer(p, files), Observer: r.metrics.Peers(), Log: r.log, Audit: r.auditPeer,
 	}}
 	if len(p.Addresses) == 0 {
 		return nil
@@ -143,7 +143,7 @@ func (r *Relay) peersServer(pages http.Handler) *http.Server {
 
 // identifyPeer says which relay shows certificates, if it may ask. A file's CA must be for relays alone: a client of a
 // CA that lets it choose a name could pass for a relay.
-func (r *Relay) identifyPeer(p *config.Peers) func(shown []*x509.Certificate) (string, error) {
+func (r *Relay) identifyPeer(p *config.Peers, files *credentials.TLSServer) func(shown []*x509.Certificate) (string, error) {
 	return func(shown []*x509.Certificate) (string, error) {
 		if len(shown) == 0 {
 			return "", errors.New("it shows no certificate")
@@ -152,6 +152,9 @@ func (r *Relay) identifyPeer(p *config.Peers) func(shown []*x509.Certificate) (s
 		if who == "" {
 			leaf := keyer.PeerFromCertificate(shown[0])
 			return "", fmt.Errorf("the certificate of %s has no name of peers.identities, or several URIs", leaf.Identity())
+		}
+		if _, err := files.Clients().Verify(shown, x509.ExtKeyUsageClientAuth, time.Now()); err != nil {
+			return "", fmt.Errorf("its certificate does not count any more: %w", err) // the connection is older than that
 		}
 		if p.TLS.SPIFFE != nil { // a SPIFFE ID is that of one workload
 			return who, nil

@@ -1,9 +1,11 @@
 package relay
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -113,6 +115,48 @@ func TestPeersHaveADoorOfTheirOwn_ACC1_SUR1(t *testing.T) {
 		t.Errorf("ACC-1: a relay may ask though clients have its CA too (%t), or the log does not say so:\n%s", !ok, m.log.String())
 	}
 	m.check()
+}
+
+// A relay whose certificate does not count any more is refused on a connection that it has, too.
+func TestPeerWithoutTrustOnAnOpenConnection_ACC1(t *testing.T) {
+	relays, next := pki.NewAuthority(t, "relays"), pki.NewAuthority(t, "next")
+	shown := relays.SVID(peerID)
+	m := newMany(t, func(c *config.Config, tr *trust) {
+		c.Server.TLSRefresh = config.Duration(10 * time.Millisecond)
+		certFile, keyFile := tr.dir.PutPair("peer", shown)
+		c.Peers = config.Peers{
+			Listen: "127.0.0.1:0", Identities: []string{peerID}, MaxBytes: config.GiB,
+			TLS: config.PeersTLS{CertFile: certFile, KeyFile: keyFile, CAFile: tr.dir.PutCA("relays", relays)},
+		}
+	})
+	dials := 0
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{shown}, MinVersion: tls.VersionTLS12}, // the thief asks nobody
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials++
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}
+	defer transport.CloseIdleConnections()
+	ask := func() int {
+		response, err := (&http.Client{Timeout: patience, Transport: transport}).Get("https://" + m.peers + "/image")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body) // or the connection is not used again
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	if code := ask(); code != http.StatusOK {
+		t.Fatalf("a relay is answered %d", code)
+	}
+	m.dir.PutCA("relays", next)
+	if _, ok := wait.Until(5*time.Second, func() bool { return ask() == http.StatusForbidden }); !ok {
+		t.Error("ACC-1: a relay of a CA that was taken away may ask on its old connection")
+	}
+	if dials != 1 {
+		t.Errorf("%d connections", dials)
+	}
 }
 
 // The port for peers has the bounds of the admin port: an address has few connections, and the oldest go.
