@@ -12,7 +12,8 @@ import (
 
 // A client with a stream for each type comes back stream by stream, each at its own time. No stream sees the others, and new
 // routes would go before the clusters that they lead to. comebacks is what the streams of one node, by its ID, know of each other
-// meanwhile (WARM-4). It keeps nothing of clients that do not come back, and forgets one a while after it came.
+// meanwhile (WARM-4). It keeps nothing of clients that do not come back, and forgets one a while after it came, or with the last
+// of these streams: what it keeps of a node is then within the limits of streams and names.
 type comebacks struct {
 	some  atomic.Int32 // how many nodes there are: nearly always none
 	mu    sync.Mutex
@@ -21,9 +22,11 @@ type comebacks struct {
 
 // comeback is what the streams of a node that came back know. Guarded by comebacks.mu.
 type comeback struct {
-	told    bool                // the client has the present clusters
-	has     map[string]struct{} // endpoints that it asked for when it came back: it has their clusters
-	lacks   map[string]struct{} // endpoints of clusters that are new to it, until it accepted them
+	end     *time.Timer          // has it forgotten
+	told    bool                 // the client has the present clusters
+	has     map[string]struct{}  // endpoints that it asked for when it came back: it has their clusters
+	lacks   map[string]struct{}  // endpoints of clusters that are new to it, until it accepted them
+	streams map[sibling]struct{} // those that came back
 	waiting map[sibling]struct{}
 }
 
@@ -50,7 +53,7 @@ func (st *stream) endpoints(t *typeState) (names []string) {
 }
 
 // begins notes that a stream came back with versions of a type.
-func (c *comebacks) begins(node string, rank xds.Rank, names []string) {
+func (c *comebacks) begins(node string, st sibling, rank xds.Rank, names []string) {
 	if rank > xds.RankEndpoint && !rank.FollowsClusters() {
 		return
 	}
@@ -61,11 +64,18 @@ func (c *comebacks) begins(node string, rank xds.Rank, names []string) {
 		if c.nodes == nil {
 			c.nodes = make(map[string]*comeback)
 		}
-		b = &comeback{has: make(map[string]struct{}), lacks: make(map[string]struct{}), waiting: make(map[sibling]struct{})}
+		b = &comeback{
+			has: make(map[string]struct{}), lacks: make(map[string]struct{}), streams: make(map[sibling]struct{}), waiting: make(map[sibling]struct{}),
+		}
 		c.nodes[node] = b
 		c.some.Add(1)
-		time.AfterFunc(comebackWindow, func() { c.forget(node) })
+		b.end = time.AfterFunc(comebackWindow, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.forget(node, b)
+		})
 	}
+	b.streams[st] = struct{}{}
 	switch rank {
 	case xds.RankCluster:
 		b.told = false
@@ -79,12 +89,13 @@ func (c *comebacks) begins(node string, rank xds.Rank, names []string) {
 	}
 }
 
-// forget forgets a node. Nothing waits any longer.
-func (c *comebacks) forget(node string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.nodes, node)
-	c.some.Add(-1)
+// forget forgets a node, unless it was forgotten. Nothing waits any longer. The caller holds mu.
+func (c *comebacks) forget(node string, b *comeback) {
+	if c.nodes[node] == b {
+		b.end.Stop()
+		delete(c.nodes, node)
+		c.some.Add(-1)
+	}
 }
 
 // waits reports whether listeners and routes on a stream wait, and has the stream rung when they do no longer.
@@ -136,8 +147,16 @@ func (c *comebacks) accepts(node string, has func(endpoints string) bool) {
 func (c *comebacks) leave(node string, st sibling) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b := c.nodes[node]; b != nil {
-		delete(b.waiting, st)
+	b := c.nodes[node]
+	if b == nil {
+		return
+	}
+	delete(b.waiting, st)
+	if delete(b.streams, st); len(b.streams) == 0 {
+		for other := range b.waiting {
+			other.ring()
+		}
+		c.forget(node, b)
 	}
 }
 
@@ -182,7 +201,7 @@ func (st *stream) tellComeback(sends bool) {
 	t := st.types.list[0]
 	if !t.cameBack && (t.presented || t.listed.presented != "") {
 		t.cameBack = true
-		st.shared.comebacks.begins(st.standing.node, xds.RankOf(t.url), st.endpoints(t))
+		st.shared.comebacks.begins(st.standing.node, st, xds.RankOf(t.url), st.endpoints(t))
 	}
 	if st.shared.comebacks.some.Load() == 0 {
 		return

@@ -113,10 +113,24 @@ func TestComesBackStreamByStream_WARM4_ADS4(t *testing.T) {
 			h.returns(clusterType, "n", "", "*").wants("Cluster +new=2")
 			h.returns(routeType, "n", "", "r").wants(route)
 		}},
+		{"nothing is kept of streams that ended", func(h *harness) {
+			h.moved()
+			for _, typeURL := range []string{clusterType, endpointType, routeType} {
+				c := h.returns(typeURL, "n", "old", "old")
+				c.take()
+				c.cancel()
+			}
+			h.quiet()
+			if c := &h.server.shared.comebacks; c.some.Load() != 0 || len(c.nodes) != 0 {
+				h.Errorf("LIM-1: %d nodes are kept without a stream", c.some.Load())
+			}
+		}},
 		{"nothing is kept for long", func(h *harness) {
 			h.moved()
 			routes := h.returns(routeType, "n", "r", "r")
 			routes.wants()
+			clusters := h.returns(clusterType, "n", "old", "*")
+			clusters.take()
 			routes.cancel()
 			h.quiet()
 			c := &h.server.shared.comebacks
@@ -140,7 +154,7 @@ func TestComebackIsBounded_LIM1(t *testing.T) {
 		names[i] = string(rune(i + 1))
 		endpoints["new"+names[i]] = struct{}{}
 	}
-	c.begins("n", xds.RankEndpoint, names)
+	c.begins("n", nil, xds.RankEndpoint, names)
 	c.sends("n", endpoints, false)
 	if b := c.nodes["n"]; len(b.has) != maxComeback || len(b.lacks) != maxComeback {
 		t.Errorf("%d and %d names", len(b.has), len(b.lacks))
