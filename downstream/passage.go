@@ -52,9 +52,6 @@ type Through struct {
 // Belongs returns the type by which a stream is routed whose first request names a type.
 func (t *Through) Belongs(named string) string { return cmp.Or(named, t.variant.service.TypeURL) }
 
-// serviceType is the type of a service, of v3; "": it is aggregated.
-func serviceType(v *variant) string { return cmp.Or(v.service.V3, v.service.TypeURL) }
-
 // Large reports whether a node is too large to be decoded (LIM-1).
 func (t *Through) Large(nodeBytes int) bool {
 	return t.server.shared.limits.Load().large(nodeBytes) != nil
@@ -146,7 +143,7 @@ func (s *Server) through(g grpc.ServerStream, may *row, v *variant) (rest grpc.S
 		id := s.shared.lastID.Add(1)
 		first, err := s.shared.passage.Serve(&Through{
 			ServerStream: c, Method: method, State: v.form == stateForm,
-			TypeURL: serviceType(v), server: s, variant: v,
+			TypeURL: v.service.V3Type(), server: s, variant: v,
 			standing: standing{id: id, peer: peerOf(g.Context()), since: time.Now()},
 		})
 		if first != nil {
@@ -181,5 +178,5 @@ func (st *stream) passes(next Routes) bool {
 	if p == nil || !p.On() || len(st.types.list) == 0 {
 		return false
 	}
-	return p.Takes(next, st.types.list[0].url, serviceType(st.variant))
+	return p.Takes(next, st.types.list[0].url, st.variant.service.V3Type())
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -18,11 +19,11 @@ func (r *Relay) passRules(c *admin.Command) ([]passthrough.Rule, error) {
 	}
 	one := passthrough.Rule{Upstream: c.Upstream}
 	if c.Upstream != "" {
-		p := r.hub.present()[c.Upstream]
-		if p == nil {
+		streams, known := r.streamed()[c.Upstream]
+		switch {
+		case !known:
 			return nil, admin.Wrong("there is no upstream %q", c.Upstream)
-		}
-		if u := r.hub.configOf(p); !u.HasStreams() {
+		case !streams:
 			return nil, admin.Wrong("the upstream %q is polled or made of files: its clients cannot have streams of their own to it", c.Upstream)
 		}
 	}
@@ -60,26 +61,35 @@ func (r *Relay) passthrough(c *admin.Command) (*admin.Passthrough, error) {
 	for _, x := range now.rules {
 		v.Rules = append(v.Rules, admin.PassRule{Upstream: x.Upstream, Scope: x.Scope, TypeURL: x.TypeURL, Configured: slices.Contains(now.configured, x)})
 	}
+	types := make(map[string]string)
+	for _, x := range slices.Concat(xds.Services(), xds.V2Services()) {
+		types[x.Name] = x.V3Type()
+	}
+	selected := func(s *downstream.Status, at downstream.Origin) bool {
+		return slices.ContainsFunc(wanted, func(x passthrough.Rule) bool { return x.Selects(at.Upstream, at.Scope, types[s.Service]) })
+	}
 	for _, s := range r.passage.Clients(nil) {
-		if selects(wanted, &s, *s.Passed) {
+		if selected(&s, *s.Passed) {
 			v.Passed++
 		}
 	}
+	streams := r.streamed()
 	for _, s := range (adminState{r}).cached(nil, nil) {
-		if slices.ContainsFunc(origins(&s), func(at downstream.Origin) bool { return r.hasStreams(at.Upstream) && selects(wanted, &s, at) }) {
+		if slices.ContainsFunc(origins(&s), func(at downstream.Origin) bool { return streams[at.Upstream] && selected(&s, at) }) {
 			v.Cached++
 		}
 	}
 	return v, nil
 }
 
-func (r *Relay) hasStreams(name string) bool {
-	p := r.hub.present()[name]
-	if p == nil {
-		return false
+// streamed says of each upstream whether it has streams: it is not polled, nor made of files.
+func (r *Relay) streamed() map[string]bool {
+	all := make(map[string]bool)
+	for name, p := range r.hub.present() {
+		u := r.hub.configOf(p)
+		all[name] = u.HasStreams()
 	}
-	u := r.hub.configOf(p)
-	return u.HasStreams()
+	return all
 }
 
 // origins lists where a stream's resources come from. Polls have none: they are not served 1:1.
@@ -91,20 +101,6 @@ func origins(s *downstream.Status) (all []downstream.Origin) {
 		all = append(all, t.From...)
 	}
 	return all
-}
-
-// selects reports whether a rule selects a stream that comes from there.
-func selects(rules []passthrough.Rule, s *downstream.Status, at downstream.Origin) bool {
-	typeURL := ""
-	for _, x := range slices.Concat(xds.Services(), xds.V2Services()) {
-		if x.Name == s.Service {
-			typeURL = x.TypeURL
-			if x.V3 != "" {
-				typeURL = x.V3
-			}
-		}
-	}
-	return slices.ContainsFunc(rules, func(x passthrough.Rule) bool { return x.Selects(at.Upstream, at.Scope, typeURL) })
 }
 
 // Passthrough has the streams served 1:1 that a command selects.
@@ -138,17 +134,10 @@ func (o operator) EndPassthrough(c *admin.Command) (*admin.Done, error) {
 func passText(rules []passthrough.Rule) string {
 	all := make([]string, len(rules))
 	for i, x := range rules {
-		words := []string{"upstream " + word(x.Upstream), "scope " + word(x.Scope), "type " + word(keyer.ShortName(x.TypeURL))}
+		words := []string{"upstream " + cmp.Or(x.Upstream, "all"), "scope " + cmp.Or(x.Scope, "all"), "type " + cmp.Or(keyer.ShortName(x.TypeURL), "all")}
 		all[i] = strings.Join(words, ", ")
 	}
 	return strings.Join(all, "; ")
-}
-
-func word(s string) string {
-	if s == "" {
-		return "all"
-	}
-	return s
 }
 
 // pass changes the rules in force, and has the clients come again that this is about.

@@ -4,6 +4,7 @@
 package xds
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,9 @@ type Service struct {
 	Fetch   string // its unary method, which stands for Path
 	Path    string // that it is polled at over REST (VAR-5)
 }
+
+// V3Type is the type that the service serves, by its name of v3; "": it is aggregated.
+func (s Service) V3Type() string { return cmp.Or(s.V3, s.TypeURL) }
 
 // OfV2 reports whether it is a service of v2 (VAR-9).
 func (s Service) OfV2() bool { return strings.Contains(s.Name, ".v2.") }
