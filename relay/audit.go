@@ -126,8 +126,3 @@ func (r *routes) verifyInShadow(shadow *rules.Verifier) {
 		r.router.trail.Note(line)
 	}
 }
-
-// Differs implements downstream.Access.
-func (w *watched) Differs(next downstream.Access, typeURL string) bool {
-	return w.access.Differs(next, typeURL)
-}

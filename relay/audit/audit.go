@@ -121,12 +121,14 @@ func (l *Log) Close() {
 
 // Note writes what was decided about a client.
 func (l *Log) Note(e *Event) {
-	switch {
-	case l == nil:
-	case cmp.Or(e.Account, e.Identity) != "" && e.Decision == Allow:
-		write(l.given.For(cmp.Or(e.Account, e.Identity)), e)
-	case cmp.Or(e.Account, e.Identity) != "":
-		write(l.known.For(cmp.Or(e.Account, e.Identity)), e)
+	if l == nil {
+		return
+	}
+	switch who := cmp.Or(e.Account, e.Identity); {
+	case who != "" && e.Decision == Allow:
+		write(l.given.For(who), e)
+	case who != "":
+		write(l.known.For(who), e)
 	default:
 		at := e.Address
 		if prefix := quota.AddressOf(at); prefix.IsValid() {
