@@ -402,6 +402,18 @@ The bundle has no payloads, tokens and keys. It has names, nodes' IDs, addresses
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"gz"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
+	return askAll(cmd, func(ctx context.Context, o *adminFlags, relays *adminclient.Client, args []string) error {
+		bundle, failed := collect(ctx, relays, time.Now())
+		if err := os.WriteFile(args[0], bundle, 0o600); err != nil {
+			return cli.Usage(err, "")
+		}
+		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes of %s\n", args[0], len(bundle), plural(len(relays.Addresses()), "relay"))
+		return o.outcome(failed, len(relays.Addresses()), "errors.txt in the bundle says what is missing")
+	})
+}
+
+// askAll makes a command of one that asks relays for much, and gives them time for it.
+func askAll(cmd *cobra.Command, run func(ctx context.Context, o *adminFlags, relays *adminclient.Client, args []string) error) *cobra.Command {
 	var o adminFlags
 	timeout := 30 * time.Second
 	cmd.Flags().SortFlags = false
@@ -414,12 +426,7 @@ The bundle has no payloads, tokens and keys. It has names, nodes' IDs, addresses
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
-		bundle, failed := collect(ctx, relays, time.Now())
-		if err := os.WriteFile(args[0], bundle, 0o600); err != nil {
-			return cli.Usage(err, "")
-		}
-		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes of %s\n", args[0], len(bundle), plural(len(relays.Addresses()), "relay"))
-		return o.outcome(failed, len(relays.Addresses()), "errors.txt in the bundle says what is missing")
+		return run(ctx, &o, relays, args)
 	})
 	return cmd
 }

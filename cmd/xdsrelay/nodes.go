@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,18 +29,7 @@ The file has all that clients say of themselves, also their metadata.
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"jsonl"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
-	var o adminFlags
-	timeout := 30 * time.Second
-	cmd.Flags().SortFlags = false
-	o.add(cmd)
-	cli.DurationVar(cmd.Flags(), &timeout, "timeout", "`time` that the relays have to answer")
-	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
-		relays, err := o.client(cmd.Context())
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-		defer cancel()
+	return askAll(cmd, func(ctx context.Context, o *adminFlags, relays *adminclient.Client, args []string) (err error) {
 		answers := adminclient.Get[adminclient.Raw](ctx, relays, "/nodes")
 		seen := make(map[string]bool)
 		var all bytes.Buffer
@@ -69,5 +57,4 @@ The file has all that clients say of themselves, also their metadata.
 		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s\n", args[0], plural(len(seen), "node"), plural(len(answers)-len(failures(answers)), "relay"))
 		return err
 	})
-	return cmd
 }
