@@ -16,18 +16,24 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 )
 
+// mute connects the client edge-1, which asks for clusters, and answers nothing: no pings either.
+func (h *harness) mute() {
+	h.Helper()
+	w := h.attacker()
+	body, err := proto.Marshal(&request{Node: &corev3.Node{Id: "edge-1"}, TypeUrl: clusterType})
+	if err != nil {
+		h.Fatal(err)
+	}
+	if err := w.Send(h.Context(), h.opens(w), frames.Message(body)); err != nil {
+		h.Fatal(err)
+	}
+	h.quiet()
+}
+
 // A connection that the relay closes while it drains is no matter of keepalive's (OPS-4).
 func TestGoneWithDrain_OPS4(t *testing.T) {
 	bubble(t, func(h *harness) {
-		w := h.attacker() // which answers nothing
-		body, err := proto.Marshal(&request{Node: &corev3.Node{Id: "edge-1"}, TypeUrl: clusterType})
-		if err != nil {
-			h.Fatal(err)
-		}
-		if err := w.Send(h.Context(), h.opens(w), frames.Message(body)); err != nil {
-			h.Fatal(err)
-		}
-		h.quiet()
+		h.mute()
 		h.server.beginDrain(time.Hour)
 		h.advance(30 * time.Second)
 		if gone := h.server.Gone(); len(gone) != 1 || gone[0].Why != WhyDrain {
@@ -107,15 +113,7 @@ func TestTurnedAway_LIM1_LIM4(t *testing.T) {
 				c.GRPC = []grpc.ServerOption{grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: time.Second})}
 			},
 			func(h *harness) {
-				w := h.attacker() // which answers nothing
-				body, err := proto.Marshal(&request{Node: &corev3.Node{Id: "edge-1"}, TypeUrl: clusterType})
-				if err != nil {
-					h.Fatal(err)
-				}
-				if err := w.Send(h.Context(), h.opens(w), frames.Message(body)); err != nil {
-					h.Fatal(err)
-				}
-				h.quiet()
+				h.mute()
 				h.advance(30 * time.Second)
 			},
 			[]string{ended, "node=edge-1"},

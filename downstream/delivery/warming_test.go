@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,34 @@ import (
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
+
+// warms collects all that is due. Routes wait a second for clusters that are not warm, and removals as long as removal says.
+func (p *peer) warms(removal time.Duration) (all []*Batch) {
+	p.Helper()
+	for more := true; more; {
+		pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
+		pace.WarmWait = time.Second
+		if removal > 0 {
+			pace.RemovalWait = removal
+		}
+		batches, left, err := p.s.Collect(pace)
+		if err != nil {
+			p.Fatal(err)
+		}
+		all, more = append(all, batches...), left.More
+		p.check()
+	}
+	return all
+}
+
+// saysWarm is warms, as an incremental client reads it.
+func (p *peer) saysWarm(removal time.Duration) (said []string) {
+	p.Helper()
+	for _, b := range p.warms(removal) {
+		said = append(said, p.render(b))
+	}
+	return said
+}
 
 // clusterResource is a cluster of type EDS with a version.
 func clusterResource(t *testing.T, name, version string) *wire.Resource {
@@ -32,21 +61,7 @@ func TestCameBack_WARM4(t *testing.T) {
 				p := b.join()
 				collect := func(want ...string) {
 					t.Helper()
-					var got []string
-					for more := true; more; {
-						pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
-						pace.WarmWait = time.Second
-						batches, left, err := p.s.Collect(pace)
-						if err != nil {
-							t.Fatal(err)
-						}
-						for _, batch := range batches {
-							got = append(got, p.render(batch))
-						}
-						more = left.More
-						p.check()
-					}
-					b.expect(got, want...)
+					b.expect(p.saysWarm(0), want...)
 				}
 				p.sub(cds, "*")
 				p.sub(eds, "a")
@@ -106,20 +121,7 @@ func TestShowsRoutesLater_WARM4(t *testing.T) {
 				p := b.join()
 				collect := func(want ...string) {
 					t.Helper()
-					var got []string
-					for more := true; more; {
-						pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
-						pace.WarmWait, pace.RemovalWait = time.Second, time.Minute
-						batches, left, err := p.s.Collect(pace)
-						if err != nil {
-							t.Fatal(err)
-						}
-						for _, batch := range batches {
-							got = append(got, p.render(batch))
-						}
-						more = left.More
-					}
-					b.expect(got, want...)
+					b.expect(p.saysWarm(time.Minute), want...)
 				}
 				if tc.returns {
 					p.presents(cds, "old@1", "*")
@@ -181,21 +183,9 @@ func TestReturnsWithList_WARM4(t *testing.T) {
 						p.show(typeURL, version, spellings...)
 					}
 				}
-				collect := func() (routes bool) {
+				collect := func() bool {
 					t.Helper()
-					for more := true; more; {
-						pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
-						pace.WarmWait = time.Second
-						batches, left, err := p.s.Collect(pace)
-						if err != nil {
-							t.Fatal(err)
-						}
-						for _, batch := range batches {
-							routes = routes || batch.TypeURL == rds
-						}
-						more = left.More
-					}
-					return routes
+					return slices.ContainsFunc(p.warms(0), func(b *Batch) bool { return b.TypeURL == rds })
 				}
 				if tc.asks != "" {
 					show(eds, tc.asks) // whose endpoints nobody knows
@@ -236,20 +226,7 @@ func TestReturnsBeforeClusters_WARM4(t *testing.T) {
 					b.connect(0)
 					collect := func(want ...string) {
 						t.Helper()
-						var got []string
-						for more := true; more; {
-							pace := paceOf(func(typeURL string) bool { return p.busy[typeURL] }, p.size, 8)
-							pace.WarmWait, pace.RemovalWait = time.Second, time.Minute
-							batches, left, err := p.s.Collect(pace)
-							if err != nil {
-								t.Fatal(err)
-							}
-							for _, batch := range batches {
-								got = append(got, p.render(batch))
-							}
-							more = left.More
-						}
-						b.expect(got, want...)
+						b.expect(p.saysWarm(time.Minute), want...)
 					}
 					b.says(rds, "+r@2")
 					if !returns {
