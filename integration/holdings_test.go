@@ -305,8 +305,10 @@ func (h *holdings) found() []string {
 // about how long it takes.
 const patience = 20 * time.Second
 
-func (h *holdings) happens(cond func() bool) bool {
-	ctx, cancel := wait.Context(context.Background(), patience)
+func (h *holdings) happens(cond func() bool) bool { return h.happensWithin(patience, cond) }
+
+func (h *holdings) happensWithin(limit time.Duration, cond func() bool) bool {
+	ctx, cancel := wait.Context(context.Background(), limit)
 	defer cancel()
 	for {
 		h.mu.Lock()
