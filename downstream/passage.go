@@ -175,7 +175,7 @@ func (g *resumed) RecvMsg(m any) error {
 // passes reports whether a stream is to be served 1:1 by the routes of a new plan.
 func (st *stream) passes(next Routes) bool {
 	p := st.shared.passage
-	if p == nil || !p.On() || len(st.types.list) == 0 {
+	if p == nil || len(st.types.list) == 0 {
 		return false
 	}
 	return p.Takes(next, st.types.list[0].url, st.variant.service.V3Type())

@@ -59,6 +59,7 @@ func (a adminState) About() *admin.About {
 	}
 	if failed != nil {
 		v.Failed, v.FailedAt = failed.err.Error(), failed.at
+		_, v.Refuses = errors.AsType[*RefusesError](failed.err)
 	}
 	return v
 }

@@ -99,10 +99,10 @@ func (b *bubbled) dial() *grpc.ClientConn {
 }
 
 // subscriber opens a stream on which everything is acknowledged. The channel gets the stream's end.
-func (b *bubbled) subscriber(conn *grpc.ClientConn, node string) chan error {
+func (b *bubbled) subscriber(conn *grpc.ClientConn, node string, names ...string) chan error {
 	b.Helper()
 	c := xdsclient.New(xdsclient.Options{Conn: conn, Node: &corev3.Node{Id: node}})
-	c.Subscribe(clusterType)
+	c.Subscribe(clusterType, names...)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(context.Background()) }()
 	return ended

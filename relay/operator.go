@@ -151,10 +151,21 @@ func (o operator) Release(c *admin.Command) (*admin.Done, error) {
 	return done, nil
 }
 
-// Reload reads the configuration again, and puts it in force.
+// Reload reads the configuration again, and puts it in force, or says what that would do.
 func (o operator) Reload(c *admin.Command) (*admin.Done, error) {
-	if o.reread == nil {
+	if o.reread == nil || c.DryRun && o.relay.read == nil {
 		return nil, admin.Wrong("this relay does not know where its configuration is")
+	}
+	if c.DryRun {
+		done := new(admin.Done)
+		cfg, err := o.relay.read()
+		if err == nil {
+			done.Foreseen, err = o.relay.Foresee(cfg, c.Yes)
+		}
+		if err != nil {
+			return nil, admin.Wrong("a reload would change nothing: %v", err)
+		}
+		return done, nil
 	}
 	if err := o.reread(c.Yes); err != nil {
 		return nil, admin.Wrong("the configuration stays as it was: %v", err)

@@ -83,7 +83,10 @@ func (p passage) On() bool { return len(p.router.now.Load().passed.rules) > 0 }
 // Takes implements downstream.Passage.
 func (p passage) Takes(to downstream.Routes, typeURL, service string) bool {
 	r, ok := to.(*routes)
-	if !ok {
+	if f, is := to.(*foreseen); is {
+		r, ok = f.routes, true
+	}
+	if !ok || len(r.plan.passed.rules) == 0 {
 		return false
 	}
 	at, err := r.passes(typeURL, service)

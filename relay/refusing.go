@@ -43,26 +43,42 @@ func mayRefuse(changed []config.Change) bool {
 // refuses gives the error of a plan that would refuse too many of the clients that are served now; nil if it would not. A client
 // counts once, however many streams it has.
 func (r *router) refuses(next *plan) error {
-	refused := make(map[string]string) // by client: who it is, and the rule; "": it is served
+	refused := r.refused(next)
+	e := &RefusesError{Clients: len(refused)}
+	if e.Refused, e.Some = someOf(refused); float64(e.Refused) <= maxRefused*float64(e.Clients) {
+		return nil
+	}
+	return e
+}
+
+// refused says of each client that is served now who it is, and the rule by which a plan would refuse it; "": it would not.
+func (r *router) refused(next *plan) map[string]string {
+	refused := make(map[string]string)
 	for _, routes := range r.roster.list() {
-		who := routes.member.id + " " + routes.peer.Account()
-		if refused[who] == "" {
+		if who := routes.account(); refused[who] == "" {
 			refused[who] = routes.refusedBy(next)
 		}
 	}
-	e := &RefusesError{Clients: len(refused)}
-	for _, why := range refused {
-		if why != "" {
-			e.Refused++
-			e.Some = append(e.Some, why)
+	return refused
+}
+
+// someOf counts the clients that something is said of, and gives what is said of the first of them.
+func someOf(all map[string]string) (n int, some []string) {
+	for _, text := range all {
+		if text != "" {
+			some = append(some, text)
 		}
 	}
-	if float64(e.Refused) <= maxRefused*float64(e.Clients) {
-		return nil
-	}
-	slices.Sort(e.Some)
-	e.Some = e.Some[:min(len(e.Some), maxNamed)]
-	return e
+	slices.Sort(some)
+	return len(some), some[:min(len(some), maxNamed)]
+}
+
+// account tells the client from others. It is the same of all streams of a client.
+func (r *routes) account() string { return r.member.id + " " + r.peer.Account() }
+
+// shown says who the client is, and something of it.
+func (r *routes) shown(more string) string {
+	return fmt.Sprintf("%s (%s, %s)", logs.Printable(r.member.id), logs.Printable(r.peer.Identity()), more)
 }
 
 // refusedBy gives who the client is, and the rule by which a plan would refuse it; "" if it would not.
@@ -84,5 +100,5 @@ func (r *routes) refusedBy(next *plan) string {
 	if rule == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s, rule %s)", logs.Printable(r.member.id), logs.Printable(r.peer.Identity()), rule)
+	return r.shown("rule " + rule)
 }

@@ -39,18 +39,19 @@ import (
 
 // Options are what a relay is given beside its configuration.
 type Options struct {
-	Log      *slog.Logger            // nil: nowhere
-	Registry *prometheus.Registry    // nil: one of its own
-	Version  string                  // shown to control planes and on the admin port
-	Replica  string                  // which of several relays it is, to control planes; "": the host's name
-	Level    *slog.LevelVar          // of Log, for Reload to set; nil: log.level needs a restart
-	Audit    io.Writer               // of audit.to: stderr; nil: os.Stderr. It never blocks
-	LogLost  func() uint64           // how many lines Log has lost so far; nil: it loses none
-	Memory   int64                   // bytes that the process may take; 0: no limit
-	Dial     upstream.Dial           // how control planes are reached; the zero value: by the system
-	Disk     files.Disk              // where cache.dir is; nil: the machine's
-	Reload   func(anyway bool) error // reads the configuration again, and gives it to Reload or ReloadAnyway; nil: nobody can
-	Serving  func()                  // Run calls it once, when clients and operators are served; nil: nobody waits for that
+	Log      *slog.Logger                   // nil: nowhere
+	Registry *prometheus.Registry           // nil: one of its own
+	Version  string                         // shown to control planes and on the admin port
+	Replica  string                         // which of several relays it is, to control planes; "": the host's name
+	Level    *slog.LevelVar                 // of Log, for Reload to set; nil: log.level needs a restart
+	Audit    io.Writer                      // of audit.to: stderr; nil: os.Stderr. It never blocks
+	LogLost  func() uint64                  // how many lines Log has lost so far; nil: it loses none
+	Memory   int64                          // bytes that the process may take; 0: no limit
+	Dial     upstream.Dial                  // how control planes are reached; the zero value: by the system
+	Disk     files.Disk                     // where cache.dir is; nil: the machine's
+	Reload   func(anyway bool) error        // reads the configuration again, and gives it to Reload or ReloadAnyway; nil: nobody can
+	Read     func() (*config.Config, error) // reads the configuration, for a reload that is only foreseen; nil: nobody can
+	Serving  func()                         // Run calls it once, when clients and operators are served; nil: nobody waits for that
 
 	used func() int64 // bytes of memory; nil: [load.Used]
 }
@@ -104,8 +105,9 @@ type Relay struct {
 	workloads *credentials.Workloads
 
 	stop   context.CancelFunc
-	ready  func()           // Options.Serving
-	reread func(bool) error // Options.Reload
+	ready  func()                         // Options.Serving
+	reread func(bool) error               // Options.Reload
+	read   func() (*config.Config, error) // Options.Read
 
 	probes net.Listener // for probes alone, before Run; nil: they come to the admin port
 
@@ -139,7 +141,7 @@ func New(cfg *config.Config, opts Options) (*Relay, error) {
 	lines := logs.NewLimit(opts.Log.Handler(), cfg.Log.PerMinute, collectors.LogLineLeftOut)
 	r := &Relay{
 		log: slog.New(lines.Handler()), lines: lines, audit: slog.New(lines.Unlimited()), level: opts.Level,
-		version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry, ready: opts.Serving, reread: opts.Reload,
+		version: opts.Version, dial: opts.Dial, metrics: collectors, gather: opts.Registry, ready: opts.Serving, reread: opts.Reload, read: opts.Read,
 		checking: make(chan struct{}, 1), secrets: new(payload.Secrets),
 	}
 	r.secrets.Set(cfg.SecretTypeURLs())

@@ -64,19 +64,23 @@ func (r *Relay) reload(cfg *config.Config, anyway bool) error {
 	}
 	r.now.Store(force)
 	r.noteReloaded(force, metrics.ReloadSuccess)
-	lines := make([]string, 0, len(changed))
-	for _, c := range changed {
-		lines = append(lines, c.String())
-	}
+	lines := linesOf(changed)
 	r.trail.Command(&audit.Event{What: "reload", Decision: audit.Allow, Reason: strings.Join(lines, "; ")})
 	r.audit.Info("the new configuration is in force", "changed", lines, "hash", force.hash)
-	restart := make([]string, 0, len(waiting))
 	for _, c := range waiting {
-		restart = append(restart, c.String())
 		r.audit.Warn("a changed key needs a restart", "key", c.Path, "running", c.Old, "wanted", c.New)
 	}
-	r.events.Add(admin.Reloaded(lines, restart, force.hash))
+	r.events.Add(admin.Reloaded(lines, linesOf(waiting), force.hash))
 	return nil
+}
+
+// linesOf shows changes.
+func linesOf(all []config.Change) []string {
+	lines := make([]string, len(all))
+	for i, c := range all {
+		lines[i] = c.String()
+	}
+	return lines
 }
 
 // ReloadFailed tells the relay that there is a configuration which could not be read, or
@@ -101,23 +105,19 @@ func (r *Relay) noteReloaded(now *inForce, result metrics.ReloadResult) {
 
 // carryOut changes the relay from the configuration in force to another one. guarded: which must not refuse many clients.
 func (r *Relay) carryOut(cfg *config.Config, guarded bool) error {
-	secure, err := r.renew(cfg.Server)
+	secure, o, err := r.prepared(cfg)
 	if err != nil {
 		return err
 	}
-	o, err := r.overhaul(cfg)
 	var obsolete []origin
-	if err == nil && guarded {
-		if err = r.router.refuses(o.plan); err != nil {
-			o.discard()
-		}
+	if guarded {
+		err = r.router.refuses(o.plan)
 	}
 	if err == nil {
-		if obsolete, err = r.hub.carryOut(o); err != nil {
-			o.discard()
-		}
+		obsolete, err = r.hub.carryOut(o)
 	}
 	if err != nil {
+		o.discard()
 		secure.discard()
 		return err
 	}
@@ -147,6 +147,20 @@ func (r *Relay) carryOut(cfg *config.Config, guarded bool) error {
 		r.hub.running.Go(from.Close) // an attempt to reach the control plane may hold it up
 	}
 	return nil
+}
+
+// prepared is what a configuration changes. The error names what cannot be used; nothing is left of what was prepared then.
+func (r *Relay) prepared(cfg *config.Config) (*renewed, *overhaul, error) {
+	secure, err := r.renew(cfg.Server)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := r.overhaul(cfg)
+	if err != nil {
+		secure.discard()
+		return nil, nil, err
+	}
+	return secure, o, nil
 }
 
 // overhaul prepares what a configuration does to the hub. The error names what cannot be

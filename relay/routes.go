@@ -67,16 +67,21 @@ func (r *router) open(node *corev3.Node, peer *keyer.Peer) (*routes, error) {
 	if err := p.verify(node, peer); err != nil {
 		return nil, r.unverified.refuse(node, peer, err)
 	}
-	opened := &routes{
-		router: r, plan: p, node: node, shared: r.extensions.share(node),
-		peer: peer, member: member{id: node.GetId()},
-	}
+	opened := r.by(p, node, peer)
 	if len(p.verifies) > 0 {
 		if shadow := p.access.Of(peer.Through()).Verifier.Shadow(); shadow != nil {
 			opened.verifyInShadow(shadow)
 		}
 	}
 	return opened, nil
+}
+
+// by gives a client its routes by a plan.
+func (r *router) by(p *plan, node *corev3.Node, peer *keyer.Peer) *routes {
+	return &routes{
+		router: r, plan: p, node: node, shared: r.extensions.share(node),
+		peer: peer, member: member{id: node.GetId()},
+	}
 }
 
 // verify asks the rules about nodes: access.verify, or those of the client's listener.

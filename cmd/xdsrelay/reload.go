@@ -1,19 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/files"
+	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 	"github.com/xdsrelay/xdsrelay/relay"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
@@ -179,8 +185,13 @@ A configuration that would refuse more than 10 % of the connected clients, by ac
 or aggregation.otherwise, is not taken. The error names some of them. With --yes the relay
 takes it, and ends the clients that it refuses at once.
 
-` + exitCodes("a relay does not take its configuration"),
-		Example: `  xdsrelay reload
+With --dry-run nothing changes. The relay says which keys would change, which of them need a
+restart, and which clients would have to connect again or be refused. REST clients that
+would only move are left out: their polls go on.
+
+` + exitCodes("a relay does not take its configuration, or would not"),
+		Example: `  xdsrelay reload --dry-run
+  xdsrelay reload
   xdsrelay reload --yes --admin 10.0.0.1:19100,10.0.0.2:19100`,
 		Args: noArguments,
 	}
@@ -188,13 +199,79 @@ takes it, and ends the clients that it refuses at once.
 	cmd.Flags().SortFlags = false
 	o.add(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "take the configuration however many clients it refuses")
+	dry := cmd.Flags().Bool("dry-run", false, "say what would change, and for which clients, and change nothing")
 	o.last(false)
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, _ []string) error {
 		relays, err := o.client(cmd.Context())
 		if err != nil {
 			return err
 		}
+		if *dry {
+			return o.foresee(relays)
+		}
 		return o.post(relays, pathReload, &admin.Command{Yes: o.yes})
 	})
 	return cmd
+}
+
+// foresee shows what a reload would do.
+func (o *actFlags) foresee(relays *adminclient.Client) error {
+	body, err := json.Marshal(&admin.Command{Yes: o.yes, DryRun: true})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
+	defer cancel()
+	answers := adminclient.Post[admin.Done](ctx, relays, pathReload, body)
+	out := o.cmd.OutOrStdout()
+	if *o.output == cli.FormatJSON {
+		err = cli.PrintJSON(out, jsonAnswers(answers))
+	} else {
+		var b bytes.Buffer
+		for i := range answers {
+			a := &answers[i]
+			if a.Err != nil {
+				fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, logs.Printable(a.Err.Error()))
+				continue
+			}
+			fmt.Fprintf(&b, "%s:\n", a.Address)
+			foreseenText(&b, a.Value.Foreseen)
+		}
+		_, err = out.Write(b.Bytes())
+	}
+	if err != nil {
+		return err
+	}
+	if failed := failures(answers); len(failed) > 0 {
+		return o.outcome(failed, len(answers), "mend the configuration; nothing has changed")
+	}
+	if n := len(slices.DeleteFunc(answers, func(a adminclient.Answer[admin.Done]) bool { return a.Value.Foreseen.Error == "" })); n > 0 {
+		return &cli.Error{Code: cli.ExitFailure, Err: fmt.Errorf("%s would not take the configuration", plural(n, "relay")), Hint: "mend the configuration; nothing has changed"}
+	}
+	return nil
+}
+
+func foreseenText(w io.Writer, f *admin.Foreseen) {
+	keys := func(title string, all []string) {
+		_, _ = fmt.Fprintf(w, "  %s: %d\n", title, len(all))
+		for _, key := range all {
+			_, _ = fmt.Fprintf(w, "    %s\n", logs.Printable(key))
+		}
+	}
+	clients := func(title string, x *admin.Affected) {
+		_, _ = fmt.Fprintf(w, "  %s: %d of %s\n", title, x.Clients, plural(f.Clients, "client"))
+		if x.Clients > 0 {
+			_, _ = fmt.Fprintf(w, "    %s\n", nodes(x.Some, x.Clients))
+		}
+	}
+	keys("keys that would change", f.Changed)
+	keys("keys that need a restart", f.Waiting)
+	clients("would have to connect again", &f.Moved)
+	clients("would be refused", &f.Refused)
+	if f.Unknown > 0 {
+		_, _ = fmt.Fprintf(w, "  nothing is known of %s: their clients do not read\n", plural(f.Unknown, "stream"))
+	}
+	if f.Error != "" {
+		_, _ = fmt.Fprintf(w, "  the relay would NOT take it: %s\n", logs.Printable(f.Error))
+	}
 }

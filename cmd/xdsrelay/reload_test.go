@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -179,7 +180,21 @@ func TestReload_command_ACC5(t *testing.T) {
 	r.hangs()
 	r.logs("level=ERROR", "it would refuse 1 of 1 connected clients", "rule nobody")
 	r.shows("/metrics", `xdsrelay_config_reloads_total{result="failure"} 1`)
-	got := xdsrelay(t, "reload", "--admin", r.admin)
+	got := xdsrelay(t, "reload", "--dry-run", "--admin", r.admin)
+	if want := []string{
+		"  keys that would change: 1\n    access.verify", "  keys that need a restart: 0\n", "  would have to connect again: 0 of 1 client\n",
+		"  would be refused: 1 of 1 client\n    xdsrelay-watch (, rule nobody)\n", "  the relay would NOT take it: it would refuse 1 of 1 connected clients",
+	}; got.code != 1 || slices.ContainsFunc(want, func(s string) bool { return !strings.Contains(got.stdout, s) }) {
+		t.Errorf("%+v, want %q", got, want)
+	}
+	if got = xdsrelay(t, "status", "--admin", r.admin); !strings.Contains(got.stdout, "next: xdsrelay reload --dry-run\n") {
+		t.Errorf("%+v", got)
+	}
+	if got = xdsrelay(t, "reload", "--dry-run", "--yes", "--output", "json", "--admin", r.admin); got.code != 0 || !strings.Contains(got.stdout, `"clients": 1`) {
+		t.Errorf("%+v", got)
+	}
+	r.shows("/metrics", `xdsrelay_config_reloads_total{result="failure"} 1`)
+	got = xdsrelay(t, "reload", "--admin", r.admin)
 	if got.code != 1 || !strings.Contains(got.stdout, "FAILED") || !strings.Contains(got.stdout, "it would refuse 1 of 1 connected clients") {
 		t.Errorf("%+v", got)
 	}

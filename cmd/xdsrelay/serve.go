@@ -101,7 +101,7 @@ func serve(ctx context.Context, cfg *config.Config, c *configuration, options re
 		return err
 	}
 	options.Serving = func() { close(c.serving) }
-	options.Reload = c.command
+	options.Reload, options.Read = c.command, c.read
 	r, err := relay.New(cfg, options)
 	if err != nil {
 		return &cli.Error{Code: cli.ExitFailure, Err: err, Hint: "xdsrelay validate also checks the files that a configuration names"}

@@ -13,6 +13,7 @@ type About struct {
 	InForceSince time.Time     `json:"in_force_since"`
 	Failed       string        `json:"failed,omitempty"` // why the relay did not take the last configuration that it read
 	FailedAt     time.Time     `json:"failed_at,omitzero"`
+	Refuses      bool          `json:"refuses,omitempty"`         // that is: it would refuse too many clients
 	Waiting      []string      `json:"waiting,omitempty"`         // keys that wait for a restart
 	LastGone     time.Time     `json:"last_client_gone,omitzero"` // when a stream of a client ended last
 	Certificates []Certificate `json:"certificates,omitempty"`

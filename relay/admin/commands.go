@@ -134,6 +134,9 @@ func (c *Command) options() (all [][]any) {
 	if c.Future {
 		all = append(all, []any{"future", true})
 	}
+	if c.DryRun {
+		all = append(all, []any{"dry_run", true})
+	}
 	if c.Yes {
 		all = append(all, []any{"yes", true})
 	}

@@ -20,8 +20,9 @@ type Command struct {
 	// about nothing that there is, is a typing mistake.
 	Future bool `json:"future,omitempty"`
 
-	// Of reload: the configuration is taken however many clients it refuses.
-	Yes bool `json:"yes,omitempty"`
+	// Of reload: the configuration is taken however many clients it refuses, or it is not taken, and the relay says what it would do.
+	Yes    bool `json:"yes,omitempty"`
+	DryRun bool `json:"dry_run,omitempty"`
 
 	// Of rollback: the number of a generation, if one scope is selected, or a time.
 	Generation *uint64   `json:"generation,omitempty"`
@@ -34,6 +35,24 @@ type Done struct {
 	Nothing  bool        `json:"nothing,omitempty"`  // of release: nothing was held; of passthrough: it is so already
 	Streams  int         `json:"streams,omitempty"`  // of passthrough: of clients that connect again
 	Warnings []string    `json:"warnings,omitempty"` // what the operator should know
+	Foreseen *Foreseen   `json:"foreseen,omitempty"` // of reload with dry_run
+}
+
+// Foreseen is what a reload would do.
+type Foreseen struct {
+	Changed []string `json:"changed"`           // keys that would change
+	Waiting []string `json:"waiting"`           // keys that would change after a restart only
+	Clients int      `json:"clients"`           // that are served now
+	Moved   Affected `json:"moved"`             // clients that would have to connect again
+	Refused Affected `json:"refused"`           // clients that would not be served any more
+	Error   string   `json:"error,omitempty"`   // why the relay would not take the configuration
+	Unknown int      `json:"unknown,omitempty"` // streams that the relay could not look at: their clients do not read
+}
+
+// Affected are clients to which a reload would do something.
+type Affected struct {
+	Clients int      `json:"clients"`
+	Some    []string `json:"some,omitempty"` // the first of them, and why
 }
 
 // DoneScope is what a command did in one scope.

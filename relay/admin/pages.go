@@ -24,7 +24,7 @@ const Index = `/status                    what is wrong, and how many clients ha
 /resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
 /held?upstream=&scope=&type= what clients are not told yet, why, and the difference; POST /hold and /release change it
 /generations               what clients of each scope had before; POST /rollback goes back to it
-POST /reload               the relay reads its configuration again
+POST /reload               the relay reads its configuration again; with dry_run it says what that would do, and to which clients
 /passthrough?upstream=&scope=&type= which streams are served 1:1; POST /passthrough/on and /passthrough/off change it
 /check                     a consistency check of the whole cache; it locks a store during the check
 gRPC                       envoy.service.status.v3.ClientStatusDiscoveryService, as grpcdebug asks it

@@ -176,8 +176,12 @@ func (f *findings) about(a *About) {
 		f.add(Problem{Kind: NotReady, Text: "The relay is not ready for new clients: " + a.Reason, Next: "xdsrelay upstreams"})
 	}
 	if a.Failed != "" {
+		next := strings.TrimSpace("xdsrelay validate " + a.File)
+		if a.Refuses {
+			next = "xdsrelay reload --dry-run"
+		}
 		f.add(Problem{
-			Kind: ReloadFailed, Since: a.FailedAt, Next: strings.TrimSpace("xdsrelay validate " + a.File),
+			Kind: ReloadFailed, Since: a.FailedAt, Next: next,
 			Text: "The relay did not take the configuration that it read last: " + strings.TrimSpace(a.Failed),
 		})
 	}

@@ -80,6 +80,7 @@ func TestNewStatus(t *testing.T) {
 		{name: "a client that went just now", of: faulty{about: admin.About{LastGone: now.Add(-time.Second)}}},
 		{"a fleet that is gone", faulty{about: admin.About{LastGone: before}}, admin.NoClients, "No client is connected: all that were there are gone.", "xdsrelay clients --gone"},
 		{"a reload that failed", faulty{about: admin.About{Failed: "x.yaml:3: no such key", File: "x.yaml"}}, admin.ReloadFailed, "x.yaml:3: no such key", "xdsrelay validate x.yaml"},
+		{"ACC-5 a reload that would refuse clients", faulty{about: admin.About{Failed: "it would refuse 2 of 3", Refuses: true, File: "x.yaml"}}, admin.ReloadFailed, "it would refuse 2 of 3", "xdsrelay reload --dry-run"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.of.about.Ready = tt.of.about.Reason == ""

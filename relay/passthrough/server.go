@@ -188,6 +188,15 @@ func (s *Server) Clients(of func(node string) bool) (all []downstream.Status) {
 	return all
 }
 
+// Places calls f with the place of each stream that is served 1:1, and the types that its client asked for.
+func (s *Server) Places(f func(place Place, types []string)) {
+	for _, st := range s.present() {
+		if place, types := st.asked(); place != nil {
+			f(place, types)
+		}
+	}
+}
+
 // Count counts the streams that are served 1:1, by upstream.
 func (s *Server) Count() map[string]int {
 	n := make(map[string]int)
