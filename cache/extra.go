@@ -48,6 +48,9 @@ func (a *Absence) Answer() *wire.Resource {
 	return a.answer
 }
 
+// Asked is when the server was asked last for a name that has an answer, or answered.
+func (a *Absence) Asked() time.Time { return a.asked }
+
 // Served is the name of the resource that served the alias, "" if none did.
 func (a *Absence) Served() string {
 	if a == nil {

@@ -44,6 +44,13 @@ func (s *Store) LastHeartbeat() uint64 { return s.journal.heartbeats }
 // Now is the time by the cache's clock. It needs no lock.
 func (s *Store) Now() time.Time { return s.cache.Now() }
 
+// Idle is how long idle resources are kept; 0: no limit.
+func (s *Store) Idle() time.Duration {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	return s.cache.limits.Idle
+}
+
 // Seed is that of the hashes of versions that clients present. It needs no lock.
 func (s *Store) Seed() maphash.Seed { return s.cache.seed }
 

@@ -61,7 +61,7 @@ func bubble(t *testing.T, f func(h *harness), change ...func(*Config)) {
 
 func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	t.Helper()
-	c := cache.New(cache.Limits{}, nil)
+	c := cache.New(cache.Limits{Idle: idle}, nil)
 	h := &harness{
 		TB: t, lis: bufconn.Listen(1 << 20), seen: newRecorder(),
 		opaque: newPlane(t, c.Open(source())), a: newPlane(t, c.Open(source())), other: newPlane(t, c.Open(otherSource())),
@@ -91,6 +91,9 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	h.shutdown = append(h.shutdown, serving.Wait, h.server.Stop)
 	return h
 }
+
+// idle is how long the tests' cache keeps what no client subscribes to.
+const idle = 10 * time.Minute
 
 // source is what fills the stores of the tests.
 func source() cache.Source {

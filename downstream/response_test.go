@@ -6,9 +6,11 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -206,6 +208,46 @@ func TestResponses(t *testing.T) {
 			state.asks(clusterType, "a")
 			if got := state.take(); len(got) != 1 || len(got[0].Resources) != 0 {
 				h.Errorf("a client of the state of the world got %v", got)
+			}
+		}},
+		{"RES-10 RES-16 a virtual host that does not exist is let go when nobody asks for it any more", func(h *harness) {
+			none := func(name string) *discovery.Resource {
+				h.opaque.hidden[name] = true
+				return &discovery.Resource{Name: name, Aliases: []string{name}, Version: "7"}
+			}
+			h.opaque.put(xds.VirtualHostType, none("a"), none("b"), none("c"))
+			c := h.client()
+			c.subscribe(xds.VirtualHostType) // as Envoys begin
+			c.take()
+			ask := func(name string) {
+				h.Helper()
+				c.subscribe(xds.VirtualHostType, name)
+				if got := c.take(); len(got) != 1 || len(got[0].Resources) != 1 || got[0].Resources[0].Name != name {
+					h.Errorf("%s: got %v", name, got)
+				}
+			}
+			has := func(want ...string) {
+				h.Helper()
+				var got []string
+				for _, names := range h.opaque.streams {
+					got = append(got, slices.Collect(maps.Keys(names[xds.VirtualHostType]))...)
+				}
+				slices.Sort(got)
+				if n := h.status().Types[xds.VirtualHostType].Subscriptions; !slices.Equal(got, want) || n != len(want) {
+					h.Errorf("the control plane is asked for %q, want %q; the client has %d subscriptions", got, want, n)
+				}
+			}
+			ask("a")
+			h.advance(idle - time.Minute)
+			ask("b")
+			h.advance(time.Minute)
+			has("*", "a", "b")
+			ask("c")
+			has("*", "b", "c")
+			ask("a")
+			has("*", "a", "b", "c")
+			if n := h.opaque.asked["a"]; n != 2 {
+				h.Errorf("the control plane was asked for a host %d times, want 2", n)
 			}
 		}},
 	})

@@ -3,9 +3,11 @@ package downstream
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/xdsrelay/xdsrelay/cache"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/internal/xds"
 	"google.golang.org/grpc/codes"
 )
 
@@ -14,12 +16,49 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 	st.calm = false
 	ch := newChange(st.routing.routes, t)
 	st.reserve(subscribe, &versions)
+	left := st.left()
+	if full := !left.has(subscribe); (full || t.url == xds.VirtualHostType) && st.letGo(full) {
+		st.reserve(subscribe, &versions)
+	}
 	if err := st.locateAll(ch, subscribe, unsubscribe); err != nil {
 		return err
 	}
 	err := st.carryOut(ch, unsubscribe, &versions)
 	st.noteWeight()
 	return err
+}
+
+// letGo ends subscriptions to virtual hosts that do not exist, and reports whether there were any: all if there is no room
+// for other names, else those that nobody asked for lately. An Envoy never ends them, and whoever sends it requests
+// chooses their names, so they must neither take the room of others nor stay upstream (RES-10).
+//
+//go:noinline
+func (st *stream) letGo(full bool) bool {
+	t, now := st.types.of(xds.VirtualHostType), time.Now().UnixNano()
+	if t == nil || st.variant.form != deltaForm {
+		return false
+	}
+	last, pause := &t.lookedOver, time.Minute
+	if full {
+		last, pause = &t.searched, time.Second
+	}
+	if now-*last < int64(pause) {
+		return false
+	}
+	ended, access := 0, st.routing.routes.Access()
+	for _, place := range st.subscriber.Places() {
+		for _, spelling := range place.LetGo(t.url, full) {
+			if ended++; access != nil {
+				access.Forget(t.url, spelling)
+			}
+		}
+	}
+	if ended*8 < t.status.Subscriptions { // to look at all again soon would be in vain
+		*last = now
+	}
+	st.standing.edit(func() { t.status.Subscriptions -= ended })
+	st.shared.observer.Subscribed(t.url, -ended)
+	return ended > 0
 }
 
 // carryOut ends subscriptions too, and changes the places. It is apart from subscribe: each

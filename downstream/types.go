@@ -32,6 +32,8 @@ type typeState struct {
 	refusals refusals
 	later    laterNames // incremental: members of globs that the client presented before it subscribes
 
+	lookedOver, searched int64 // when letGo looked for old names in vain, and for room; 0: never
+
 	systemVersion string     // of the last response
 	status        TypeStatus // written under standing.mu
 }

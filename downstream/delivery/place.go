@@ -99,11 +99,44 @@ func (c *Place) change(ch *Change) update {
 		}
 	}
 	w.list.relist = w.list.relist || (ch.Relist && w.list.full)
+	c.endIdle(w)
+	return u
+}
+
+// LetGo ends the client's subscriptions to names of a type that stand for nothing, as the client was told (RES-16), and
+// returns them. It ends all of them, or those of which the server said so longer ago than unused resources are kept. A
+// client that needs one of them again subscribes to it again (RES-10).
+func (c *Place) LetGo(typeURL string, all bool) (spellings []string) {
+	idle, now := c.store.Idle(), c.store.Now()
+	c.store.Edit(func() {
+		w, t := c.find(typeURL), c.store.FindTable(typeURL, cache.ByName)
+		if w == nil || t == nil || !t.HasAnswers() {
+			return
+		}
+		var over []*nameSub
+		for sub := range w.subs.names.all() {
+			if a := sub.entry.Absence(); !sub.dirty && a.Answer() != nil && (all || idle > 0 && now.Sub(a.Asked()) >= idle) {
+				over = append(over, sub)
+			}
+		}
+		u := update{typeSub: w, subs: &w.subs}
+		for _, sub := range over {
+			spellings = append(spellings, sub.spelling)
+			u.endName(sub, cache.Name{Spelling: sub.spelling, Key: sub.entry.Key()})
+		}
+		if c.endIdle(w); w.subs.idle() {
+			w.subs.parts.leave(&w.subs)
+		}
+	})
+	return spellings
+}
+
+// endIdle ends the subscription to a type of which nothing is left.
+func (c *Place) endIdle(w *typeSub) {
 	if w.subs.idle() {
 		w.again.forgive()
 		c.types = slices.DeleteFunc(c.types, func(o *typeSub) bool { return o == w })
 	}
-	return u
 }
 
 // subscribeType finds or begins the subscription to a type.

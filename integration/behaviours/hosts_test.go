@@ -97,3 +97,33 @@ func testHosts(w *world) {
 
 // removes reports whether something was told as removed.
 func removes(word string) bool { return strings.HasPrefix(word, "-") }
+
+// An Envoy never ends its subscription to a host that does not exist, and anybody can send it requests for such hosts.
+// They take nothing from the hosts that do exist: those are asked for and answered after any number of others.
+func TestHostsThatDoNotExist_RES10_LIM2(t *testing.T) {
+	t.Parallel()
+	for relays := range 3 {
+		t.Run(fmt.Sprintf("%d relays", relays), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, plane.Behaviour{Absent: plane.AbsentUnresolved}, relays, config.AggregatedDeltaGRPC, func(c *config.Config) {
+				c.Limits.Subscriptions = 20
+			})
+			w.plane.Apply(plane.Change{Set: []plane.Resource{host("rc/known", "known.example")}})
+			c := w.dial(xdsclient.Incremental, plane.VirtualHost)
+			for i := range 10 {
+				var asked, want []string
+				for j := range 10 {
+					name := fmt.Sprintf("rc/%d-%d", i, j)
+					asked, want = append(asked, name), append(want, "="+name+"|"+name)
+				}
+				c.Subscribe(plane.VirtualHost, asked...)
+				c.hears("RES-16 hosts that do not exist", want...)
+			}
+			c.Subscribe(plane.VirtualHost, "rc/known")
+			c.hears("RES-10 one that exists", "+rc/known")
+			w.plane.Apply(plane.Change{Set: []plane.Resource{host("rc/0-0", "late.example")}})
+			c.Subscribe(plane.VirtualHost, "rc/0-0")
+			c.heard("RES-10 one that exists when it is asked for again", "+rc/0-0")
+		})
+	}
+}

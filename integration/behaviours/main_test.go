@@ -33,18 +33,18 @@ type world struct {
 }
 
 // newWorld starts a control plane, and relays that ask it in a form.
-func newWorld(t *testing.T, b plane.Behaviour, relays int, up config.APIType) *world {
+func newWorld(t *testing.T, b plane.Behaviour, relays int, up config.APIType, change ...func(*config.Config)) *world {
 	t.Helper()
 	w := &world{t: t, plane: plane.Start(t, b)}
 	w.addr = w.plane.Addr()
 	for range relays {
-		w.addr = startRelay(t, up, w.addr)
+		w.addr = startRelay(t, up, w.addr, change...)
 	}
 	return w
 }
 
 // startRelay runs a relay in front of a server until the test ends, and gives its address.
-func startRelay(t *testing.T, up config.APIType, addr string) string {
+func startRelay(t *testing.T, up config.APIType, addr string, change ...func(*config.Config)) string {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Aggregation.Otherwise = config.Share
@@ -55,6 +55,9 @@ func startRelay(t *testing.T, up config.APIType, addr string) string {
 	u.Settle = config.Duration(100 * time.Millisecond)
 	u.Backoff.Base = config.Duration(10 * time.Millisecond)
 	cfg.Upstreams = []config.Upstream{u}
+	for _, f := range change {
+		f(cfg)
+	}
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
