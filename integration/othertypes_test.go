@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"maps"
+	"slices"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -10,6 +11,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -107,6 +109,90 @@ func testPasses(t *testing.T, typeURL, glob string, resource func(name string) *
 			}
 			list, err := state.Recv()
 			check("SotW", list.GetResources(), err)
+		})
+	}
+}
+
+// addressType is Istio's type for workloads and services. A ztunnel on demand names a virtual address, and the server adds
+// resources of other names.
+const addressType = "type.googleapis.com/istio.workload.Address"
+
+// A client that is served 1:1 gets what the server adds to the names that it asked for, as without the relay.
+func TestServerAddsToNames_SUB15(t *testing.T) {
+	const pod, service = "Kubernetes//Pod/shop/web-1", "shop/web.shop.svc.cluster.local"
+	resource := func(name, version string) *discovery.Resource {
+		return &discovery.Resource{Name: name, Version: version, Resource: &anypb.Any{TypeUrl: addressType, Value: []byte(name + version)}}
+	}
+	script := plane.Script{Delta: func(g plane.DeltaStream) error {
+		answers := []*discovery.DeltaDiscoveryResponse{
+			{Nonce: "1", Resources: []*discovery.Resource{resource(pod, "1"), resource(service, "1")}},
+			{Nonce: "2", Resources: []*discovery.Resource{resource(pod, "2")}},
+			{Nonce: "3", RemovedResources: []string{pod}},
+		}
+		for asked := false; ; {
+			r, err := g.Recv()
+			if err != nil {
+				return err
+			}
+			asked = asked || slices.Contains(r.GetResourceNamesSubscribe(), "/10.96.0.7")
+			if !asked || len(answers) == 0 {
+				continue
+			}
+			answers[0].TypeUrl = addressType
+			if err := g.Send(answers[0]); err != nil {
+				return err
+			}
+			answers = answers[1:]
+		}
+	}}
+	lis := ports.Listen(t)
+	script.Serve(lis)
+	t.Cleanup(script.Stop)
+	addr := lis.Addr().String()
+	relay := startRelay(t, func(c *config.Config) {
+		c.Upstreams[1].Name = "ztunnels"
+		c.Aggregation.Rules = []config.Rule{{Name: "ztunnels", Match: `node.id.startsWith("ztunnel~")`, Scope: []string{"node.id"}, Upstream: "ztunnels"}}
+		c.Passthrough = []config.PassRule{{Upstream: "ztunnels"}}
+	}, addr, addr)
+	want := []string{"+" + pod + "@1", "+" + service + "@1", "+" + pod + "@2", "-" + pod}
+	for name, addr := range map[string]string{"direct": addr, "relay": relay.addr} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			conn := dial(t, addr)
+			defer func() { _ = conn.Close() }()
+			g, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := []string{"*"}
+			requests := []*discovery.DeltaDiscoveryRequest{
+				{Node: &corev3.Node{Id: "ztunnel~10.0.0.1~zt.istio-system~local"}, ResourceNamesSubscribe: all, ResourceNamesUnsubscribe: all},
+				{ResourceNamesSubscribe: []string{"/10.96.0.7"}},
+			}
+			var got []string
+			for len(got) < len(want) {
+				for _, r := range requests {
+					r.TypeUrl = addressType
+					if err := g.Send(r); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r, err := g.Recv()
+				if err != nil {
+					t.Fatalf("after %q: %v", got, err)
+				}
+				for _, resource := range r.GetResources() {
+					got = append(got, "+"+resource.GetName()+"@"+resource.GetVersion())
+				}
+				for _, gone := range r.GetRemovedResources() {
+					got = append(got, "-"+gone)
+				}
+				requests = []*discovery.DeltaDiscoveryRequest{{ResponseNonce: r.GetNonce()}}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the client got %q, want %q", got, want)
+			}
 		})
 	}
 }
