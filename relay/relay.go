@@ -292,11 +292,10 @@ func (r *Relay) listener(cfg *config.Config) error {
 	r.server = downstream.NewServer(c)
 	r.server.Identify(r.ports)
 	r.server.Admit(admission{r.admission, r.metrics.Downstream()})
-	r.reports = loadreport.NewServer(r.router, r.reporterNode, downstream.EndStream)
+	r.reports = loadreport.NewServer(r.router, r.reporterNode, downstream.EndStream, r.panics)
 	r.passage = newPassage(r.router, r.panics, r.log)
 	r.server.PassBy(r.passage)
 	r.server.Contain(r.panics, r.repairs.suspects.add)
-	r.reports.Panics = r.panics
 	r.server.Identified(r.ports[0].tokens.identified) // the same for all ports
 	r.server.Beside(r.reports.Register)
 	r.server.SetServing(false) // before anything is cached, or an upstream is reached (ABS-2)

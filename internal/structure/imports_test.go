@@ -59,11 +59,12 @@ var mayImport = map[string][]string{
 	"relay/directory":        {"keyer", "internal/wire"},
 	"relay/refusals":         {helpers},
 	"relay/sharing":          {"keyer", "keyer/rules"},
-	"relay/passthrough":      {"cache", "downstream", "internal/wire", helpers},
+	"relay/passthrough":      {"relay/streams", "cache", "downstream", "internal/wire", helpers},
 	"relay/audit":            {helpers},
 	"relay/admin":            {"relay/audit", "relay/sharing", "cache", "config", "downstream", "downstream/delivery", "upstream", "keyer", helpers},
 	"relay/load":             {helpers},
-	"relay/loadreport":       {helpers},
+	"relay/loadreport":       {"relay/streams", helpers},
+	"relay/streams":          {helpers},
 	"relay/peers":            {"cache", "cache/snapshot"},
 	"metrics":                {"cache", "downstream", "downstream/identity", "upstream", "internal/credentials", "internal/logs", "internal/xds", "relay/refusals", "relay/load", "relay/loadreport", "relay/peers", "relay/resolve"}, // it is their observer
 	"relay": {

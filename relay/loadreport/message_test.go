@@ -55,7 +55,7 @@ func TestReportsTakeTurns_LIM3(t *testing.T) {
 		t := r.t
 		scope, _ := r.scope()
 		client := r.join(scope)
-		s := NewServer(nil, nil, nil)
+		s := NewServer(nil, nil, nil, nil)
 		for range cap(s.turns) {
 			s.turns <- struct{}{}
 		}

@@ -1,10 +1,10 @@
 package loadreport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,8 +19,6 @@ type stream struct {
 	server *Server
 	grpc   grpc.ServerStream
 	done   chan struct{} // closed when the handler has read everything
-
-	timer *time.Timer // does what Drain and Recheck want; guarded by server.mu
 
 	mu    sync.Mutex
 	place Place // guarded by mu; nil before the first request
@@ -43,11 +41,11 @@ func (st *stream) serve() error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		defer st.server.Panics.Catch(logs.PartLoadReports, func(e *logs.PanicError) { st.end(failed(e)) })
+		defer st.server.Panics.Catch(logs.PartLoadReports, func(e *logs.PanicError) { st.End(failed(e)) })
 		st.write(client)
 	})
 	err := st.readAll(client)
-	st.end(err) // first, or the writer might wait for the client for ever
+	st.End(err) // first, or the writer might wait for the client for ever
 	close(st.done)
 	return err
 }
@@ -126,7 +124,7 @@ func (st *stream) write(client *Client) {
 		a, changed, err := client.answer()
 		if err != nil {
 			client.refused()
-			st.end(err)
+			st.End(err)
 			return
 		}
 		if a != nil && a != told {
@@ -143,8 +141,11 @@ func (st *stream) write(client *Client) {
 	}
 }
 
-// end ends the stream. The first reason counts.
-func (st *stream) end(err error) {
+// Context is that of the client's stream.
+func (st *stream) Context() context.Context { return st.grpc.Context() }
+
+// End ends the stream. The first reason counts.
+func (st *stream) End(err error) {
 	st.mu.Lock()
 	first := !st.ended
 	st.ended = true
@@ -163,7 +164,7 @@ func (st *stream) check() {
 		return
 	}
 	if err := place.Check(); err != nil {
-		st.end(err)
+		st.End(err)
 	}
 }
 

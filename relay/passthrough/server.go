@@ -3,10 +3,6 @@ package passthrough
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"math/rand/v2"
-	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,6 +14,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
+	"github.com/xdsrelay/xdsrelay/relay/streams"
 )
 
 // Rule selects the streams that are served 1:1. What is "" selects all.
@@ -78,109 +75,54 @@ type Stream interface {
 
 // Server serves clients 1:1. Its methods may be called from any goroutine.
 type Server struct {
+	streams.Set[*stream]
+
 	finder Finder
 	end    func(grpc.ServerStream, error)
-	panics *logs.Panics
 	log    *slog.Logger
-
-	mu       sync.Mutex // guards what follows
-	draining bool
-	streams  map[*stream]struct{}
 }
 
 // NewServer returns a server. end ends a stream with a status, from any goroutine: reading and sending fail then.
 func NewServer(finder Finder, end func(grpc.ServerStream, error), panics *logs.Panics, log *slog.Logger) *Server {
-	return &Server{finder: finder, end: end, panics: panics, log: log, streams: make(map[*stream]struct{})}
+	return &Server{
+		Set:    streams.Set[*stream]{Draining: downstream.ErrDraining, Panics: panics, Part: logs.PartClient},
+		finder: finder, end: end, log: log,
+	}
 }
 
 // Serve runs a client's stream. If it is not served 1:1, first is its first request.
 func (s *Server) Serve(t *downstream.Through) (first wire.Raw, err error) {
-	st := &stream{server: s, client: t, types: make(map[string]bool), timer: time.NewTimer(0)}
-	st.timer.Stop()
-	if err := s.open(st); err != nil {
+	st := &stream{server: s, client: t, types: make(map[string]bool)}
+	if err := s.Add(st); err != nil {
 		return nil, err
 	}
-	defer s.close(st)
+	defer s.Remove(st)
 	return st.serve()
-}
-
-func (s *Server) open(st *stream) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining {
-		return downstream.ErrDraining
-	}
-	s.streams[st] = struct{}{}
-	return nil
-}
-
-func (s *Server) close(st *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.streams, st)
-	st.timer.Stop()
-}
-
-// Drain refuses new streams, and ends the present ones, each at a random moment within spread.
-func (s *Server) Drain(spread time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.draining = true
-	for st := range s.streams {
-		s.endWithin(spread, st, downstream.ErrDraining)
-	}
 }
 
 // Recheck looks at each client's place again: the configuration has changed, or which streams are served 1:1. Who
 // may not be served any more ends at once, and who only has to come again at a random moment within spread.
 func (s *Server) Recheck(spread time.Duration) {
-	for _, st := range s.present() {
+	for _, st := range s.All() {
 		s.recheck(st, spread)
 	}
 }
 
 func (s *Server) recheck(st *stream, spread time.Duration) {
-	defer s.panics.Catch(logs.PartClient, func(e *logs.PanicError) { st.end(status.Error(codes.Internal, e.Error())) })
-	err := st.check()
-	if err != nil && status.Code(err) != codes.Unavailable {
-		st.end(err)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, present := s.streams[st]; s.draining || !present {
-		return
-	}
-	if st.timer.Stop(); err != nil {
-		s.endWithin(spread, st, err)
-	}
-}
-
-// endWithin ends a stream at a random moment. The caller holds mu.
-func (s *Server) endWithin(spread time.Duration, st *stream, err error) {
-	st.timer.Stop()
-	st.timer = time.AfterFunc(rand.N(max(0, spread)+1), s.panics.Func(logs.PartClient, func() { st.end(err) })) //nolint:gosec // spreading, not secrecy
-}
-
-// present lists the streams.
-func (s *Server) present() []*stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.streams))
-}
-
-// End ends each stream for whose context why gives a status.
-func (s *Server) End(why func(context.Context) error) {
-	for _, st := range s.present() {
-		if err := why(st.client.Context()); err != nil {
-			st.end(err)
-		}
+	defer s.Panics.Catch(s.Part, func(e *logs.PanicError) { st.End(status.Error(codes.Internal, e.Error())) })
+	switch err := st.check(); {
+	case err == nil:
+		s.Later(0, st, nil)
+	case status.Code(err) == codes.Unavailable:
+		s.Later(spread, st, func() { st.End(err) })
+	default:
+		st.End(err)
 	}
 }
 
 // Clients lists the streams that are served 1:1, of the nodes that of wants; nil: of all.
 func (s *Server) Clients(of func(node string) bool) (all []downstream.Status) {
-	for _, st := range s.present() {
+	for _, st := range s.All() {
 		if v, ok := st.status(); ok && (of == nil || of(v.Node)) {
 			all = append(all, v)
 		}
@@ -190,7 +132,7 @@ func (s *Server) Clients(of func(node string) bool) (all []downstream.Status) {
 
 // Places calls f with the place of each stream that is served 1:1, and the types that its client asked for.
 func (s *Server) Places(f func(place Place, types []string)) {
-	for _, st := range s.present() {
+	for _, st := range s.All() {
 		if place, types := st.asked(); place != nil {
 			f(place, types)
 		}
@@ -200,7 +142,7 @@ func (s *Server) Places(f func(place Place, types []string)) {
 // Count counts the streams that are served 1:1, by upstream.
 func (s *Server) Count() map[string]int {
 	n := make(map[string]int)
-	for _, st := range s.present() {
+	for _, st := range s.All() {
 		if place := st.placed(); place != nil {
 			n[place.Origin().Upstream]++
 		}

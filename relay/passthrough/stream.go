@@ -25,8 +25,6 @@ type stream struct {
 	server *Server
 	client *downstream.Through
 
-	timer *time.Timer // ends the stream as Drain and Recheck want; guarded by server.mu
-
 	owed atomic.Int64 // responses that the client has not answered
 
 	mu     sync.Mutex // guards what follows
@@ -111,11 +109,11 @@ func (st *stream) pass(place Place, first wire.Raw) error {
 	defer responses.Wait()
 	defer up.Cancel() // of an early end
 	responses.Go(func() {
-		defer st.server.panics.Catch(logs.PartClient, func(e *logs.PanicError) { st.end(status.Error(codes.Internal, e.Error())) })
-		st.end(st.responses(up))
+		defer st.server.Panics.Catch(logs.PartClient, func(e *logs.PanicError) { st.End(status.Error(codes.Internal, e.Error())) })
+		st.End(st.responses(up))
 	})
 	if err := st.requests(up, first); err != nil {
-		st.end(err) // first, or the other goroutine might wait for the client for ever
+		st.End(err) // first, or the other goroutine might wait for the client for ever
 		return st.ended(nil)
 	}
 	up.CloseSend()
@@ -125,7 +123,7 @@ func (st *stream) pass(place Place, first wire.Raw) error {
 
 // requests passes requests on. nil: the client sends none any more, and may get further responses.
 func (st *stream) requests(up Stream, message wire.Raw) (err error) {
-	defer st.server.panics.Catch(logs.PartClient, func(e *logs.PanicError) { err = status.Error(codes.Internal, e.Error()) })
+	defer st.server.Panics.Catch(logs.PartClient, func(e *logs.PanicError) { err = status.Error(codes.Internal, e.Error()) })
 	for {
 		switch err := up.Send(message); {
 		case errors.Is(err, io.EOF): // the stream has ended, and Receive knows why
@@ -200,8 +198,11 @@ func (st *stream) ended(err error) error {
 	return *st.reason
 }
 
-// end ends the stream, unless it has ended.
-func (st *stream) end(err error) {
+// Context is that of the client's stream.
+func (st *stream) Context() context.Context { return st.client.Context() }
+
+// End ends the stream, unless it has ended.
+func (st *stream) End(err error) {
 	st.mu.Lock()
 	first := st.reason == nil
 	if first {
