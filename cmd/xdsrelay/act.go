@@ -122,17 +122,21 @@ func selection(c *admin.Command) string {
 // scopeText shows the scope of a table.
 func scopeText(scope string) string { return cmp.Or(logs.Printable(scope), "(xdstp names)") }
 
-// act has all relays carry out a command, after the operator agreed.
-func (o *actFlags) act(path, question string, c *admin.Command) error {
-	ctx, cmd := o.cmd.Context(), o.cmd
-	relays, err := o.client(ctx)
+// act has all relays carry out a command, after the operator agreed to what question says of them.
+func (o *actFlags) act(path string, c *admin.Command, question func(*adminclient.Client) (string, error)) error {
+	relays, err := o.client(o.cmd.Context())
+	if err != nil {
+		return err
+	}
+	text, err := question(relays)
 	if err != nil {
 		return err
 	}
 	if !o.yes {
+		cmd := o.cmd
 		in, terminal := cmd.InOrStdin().(*os.File)
 		terminal = terminal && term.IsTerminal(int(in.Fd()))
-		text := fmt.Sprintf("%s (%s) on %s?", question, selection(c), strings.Join(relays.Addresses(), ", "))
+		text = fmt.Sprintf("%s (%s) on %s?", text, selection(c), strings.Join(relays.Addresses(), ", "))
 		if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), terminal, text); err != nil {
 			return err
 		}
@@ -140,21 +144,59 @@ func (o *actFlags) act(path, question string, c *admin.Command) error {
 	return o.post(relays, path, c)
 }
 
-// post has relays carry out a command, and shows what became of it.
-func (o *actFlags) post(relays *adminclient.Client, path string, c *admin.Command) error {
-	cmd := o.cmd
-	body, err := json.Marshal(c)
+// asking is a question that is the same for all relays.
+func asking(text string) func(*adminclient.Client) (string, error) {
+	return func(*adminclient.Client) (string, error) { return text, nil }
+}
+
+// look shows a page of all relays, of what the flags select. text does it for people.
+func look[T any](o *actFlags, page string, text func(*bytes.Buffer, *adminclient.Answer[T], time.Time)) error {
+	relays, err := o.client(o.cmd.Context())
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
+	defer cancel()
+	answers, now := adminclient.Get[T](ctx, relays, page+o.query()), time.Now()
+	if err := printed(o, answers, func(b *bytes.Buffer, a *adminclient.Answer[T]) { text(b, a, now) }); err != nil {
+		return err
+	}
+	return o.outcome(failures(answers), len(answers), "")
+}
+
+// printed writes answers as the flags want them. text writes what a relay answered for people.
+func printed[T any](o *actFlags, answers []adminclient.Answer[T], text func(*bytes.Buffer, *adminclient.Answer[T])) error {
+	out := o.cmd.OutOrStdout()
+	if *o.output == cli.FormatJSON {
+		return cli.PrintJSON(out, jsonAnswers(answers))
+	}
+	var b bytes.Buffer
+	for i := range answers {
+		if a := &answers[i]; a.Err != nil {
+			failed(&b, answers[i:i+1])
+		} else {
+			text(&b, a)
+		}
+	}
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+// send has relays carry out a command, and shows what they answer.
+func (o *actFlags) send(relays *adminclient.Client, path string, c *admin.Command, text func(*bytes.Buffer, *adminclient.Answer[admin.Done])) ([]adminclient.Answer[admin.Done], error) {
+	body, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
 	defer cancel()
 	answers := adminclient.Post[admin.Done](ctx, relays, path, body)
-	if *o.output == cli.FormatJSON {
-		err = cli.PrintJSON(cmd.OutOrStdout(), jsonAnswers(answers))
-	} else {
-		err = doneText(cmd.OutOrStdout(), path, answers)
-	}
+	return answers, printed(o, answers, text)
+}
+
+// post has relays carry out a command, and shows what became of it.
+func (o *actFlags) post(relays *adminclient.Client, path string, c *admin.Command) error {
+	answers, err := o.send(relays, path, c, func(b *bytes.Buffer, a *adminclient.Answer[admin.Done]) { doneText(b, a, path) })
 	if err != nil {
 		return err
 	}
@@ -250,47 +292,37 @@ func (o *adminFlags) outcome(failed []error, relays int, again string) error {
 	return &cli.Error{Code: code, Err: fmt.Errorf("%d of %d relays failed", len(failed), relays), Hint: cmp.Or(hint, again)}
 }
 
-// doneText says for each relay what it did.
-func doneText(w io.Writer, path string, answers []adminclient.Answer[admin.Done]) error {
-	var b bytes.Buffer
-	for i := range answers {
-		a := &answers[i]
-		if a.Err != nil {
-			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, logs.Printable(a.Err.Error()))
-			continue
-		}
-		released, changed, failed := a.Value.Totals()
-		switch {
-		case path == pathReload:
-			fmt.Fprintf(&b, "%s: the configuration is in force", a.Address)
-		case path == pathPassOn || path == pathPassOff:
-			passText(&b, a, path)
-		case a.Value.Nothing:
-			fmt.Fprintf(&b, "%s: nothing was held", a.Address)
-		case len(a.Value.Scopes) == 0:
-			fmt.Fprintf(&b, "%s: done; there is no such scope yet, it is for those that begin later", a.Address)
-		default:
-			fmt.Fprintf(&b, "%s: done in %s", a.Address, plural(len(a.Value.Scopes)-failed, "scope"))
-		}
-		switch {
-		case a.Value.Nothing:
-		case path == pathRelease:
-			fmt.Fprintf(&b, ", %s released", plural(released, "name"))
-		case path == pathRollback:
-			fmt.Fprintf(&b, ", %s changed back", plural(changed, "name"))
-		}
-		b.WriteString("\n")
-		for _, s := range a.Value.Scopes {
-			if s.Error != "" {
-				fmt.Fprintf(&b, "  FAILED in scope %s of upstream %s: %s\n", scopeText(s.Scope), logs.Printable(s.Upstream), logs.Printable(s.Error))
-			}
-		}
-		for _, warning := range a.Value.Warnings {
-			fmt.Fprintf(&b, "  warning: %s\n", logs.Printable(warning))
+// doneText says what a relay did.
+func doneText(b *bytes.Buffer, a *adminclient.Answer[admin.Done], path string) {
+	released, changed, failed := a.Value.Totals()
+	switch {
+	case path == pathReload:
+		fmt.Fprintf(b, "%s: the configuration is in force", a.Address)
+	case path == pathPassOn || path == pathPassOff:
+		passText(b, a, path)
+	case a.Value.Nothing:
+		fmt.Fprintf(b, "%s: nothing was held", a.Address)
+	case len(a.Value.Scopes) == 0:
+		fmt.Fprintf(b, "%s: done; there is no such scope yet, it is for those that begin later", a.Address)
+	default:
+		fmt.Fprintf(b, "%s: done in %s", a.Address, plural(len(a.Value.Scopes)-failed, "scope"))
+	}
+	switch {
+	case a.Value.Nothing:
+	case path == pathRelease:
+		fmt.Fprintf(b, ", %s released", plural(released, "name"))
+	case path == pathRollback:
+		fmt.Fprintf(b, ", %s changed back", plural(changed, "name"))
+	}
+	b.WriteString("\n")
+	for _, s := range a.Value.Scopes {
+		if s.Error != "" {
+			fmt.Fprintf(b, "  FAILED in scope %s of upstream %s: %s\n", scopeText(s.Scope), logs.Printable(s.Upstream), logs.Printable(s.Error))
 		}
 	}
-	_, err := w.Write(b.Bytes())
-	return err
+	for _, warning := range a.Value.Warnings {
+		fmt.Fprintf(b, "  warning: %s\n", logs.Printable(warning))
+	}
 }
 
 // The pages that take commands.
@@ -337,7 +369,7 @@ A relay refuses an upstream, scope or type that it does not have, unless --futur
 		if cmd.Flags().Changed("for") {
 			c.For = length.String()
 		}
-		return o.act(pathHold, "hold what clients get", &c)
+		return o.act(pathHold, &c, asking("hold what clients get"))
 	})
 	return cmd
 }
@@ -363,7 +395,7 @@ order. Nothing of it is held from then on. If nothing was held, the command fail
 	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
 		c := o.command()
 		c.Guard = *guard
-		return o.act(pathRelease, "release what is held", &c)
+		return o.act(pathRelease, &c, asking("release what is held"))
 	})
 	return cmd
 }

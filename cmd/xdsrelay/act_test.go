@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/cmd/xdsrelay/internal/adminclient"
@@ -288,7 +290,9 @@ func TestDifference_GATE4(t *testing.T) {
 // The text says who holds what, and since when.
 func TestHeldText_GATE4(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var b strings.Builder
+	var b bytes.Buffer
+	cmd := new(cobra.Command)
+	cmd.SetOut(&b)
 	scope := ""
 	page := admin.HeldPage{
 		Orders: []admin.OrderView{
@@ -299,7 +303,8 @@ func TestHeldText_GATE4(t *testing.T) {
 			Names: []admin.HeldName{{Name: "x", Error: "NotFound: why"}},
 		}},
 	}
-	if err := heldText(&b, []adminclient.Answer[admin.HeldPage]{{Address: "r:1", Value: page}, {Address: "r:2"}, {Address: "r:3", Err: os.ErrClosed}}, now); err != nil {
+	answers := []adminclient.Answer[admin.HeldPage]{{Address: "r:1", Value: page}, {Address: "r:2"}, {Address: "r:3", Err: os.ErrClosed}}
+	if err := printed(&actFlags{cmd: cmd, output: new("text")}, answers, func(b *bytes.Buffer, a *adminclient.Answer[admin.HeldPage]) { heldText(b, a, now) }); err != nil {
 		t.Fatal(err)
 	}
 	want := `r:1:

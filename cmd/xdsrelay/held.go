@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -39,49 +37,24 @@ sensitive. It shows the size of payloads of unknown types.
 	o := newActFlags(cmd)
 	o.last(false)
 	cmd.RunE = cli.Action(func(*cobra.Command, []string) error {
-		relays, err := o.client(cmd.Context())
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
-		answers := adminclient.Get[admin.HeldPage](ctx, relays, "/held"+o.query())
-		if *o.output == cli.FormatJSON {
-			err = cli.PrintJSON(cmd.OutOrStdout(), jsonAnswers(answers))
-		} else {
-			err = heldText(cmd.OutOrStdout(), answers, time.Now())
-		}
-		if err != nil {
-			return err
-		}
-		return o.outcome(failures(answers), len(answers), "")
+		return look(o, "/held", heldText)
 	})
 	return cmd
 }
 
-// heldText shows what each relay holds.
-func heldText(w io.Writer, answers []adminclient.Answer[admin.HeldPage], now time.Time) error {
-	var b bytes.Buffer
-	for i := range answers {
-		a := &answers[i]
-		if a.Err != nil {
-			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, logs.Printable(a.Err.Error()))
-			continue
-		}
-		if len(a.Value.Orders)+len(a.Value.Held) == 0 {
-			fmt.Fprintf(&b, "%s: nothing is held\n", a.Address)
-			continue
-		}
-		fmt.Fprintf(&b, "%s:\n", a.Address)
-		for i := range a.Value.Orders {
-			orderText(&b, &a.Value.Orders[i], now)
-		}
-		for i := range a.Value.Held {
-			typeText(&b, &a.Value.Held[i], now)
-		}
+// heldText shows what a relay holds.
+func heldText(b *bytes.Buffer, a *adminclient.Answer[admin.HeldPage], now time.Time) {
+	if len(a.Value.Orders)+len(a.Value.Held) == 0 {
+		fmt.Fprintf(b, "%s: nothing is held\n", a.Address)
+		return
 	}
-	_, err := w.Write(b.Bytes())
-	return err
+	fmt.Fprintf(b, "%s:\n", a.Address)
+	for i := range a.Value.Orders {
+		orderText(b, &a.Value.Orders[i], now)
+	}
+	for i := range a.Value.Held {
+		typeText(b, &a.Value.Held[i], now)
+	}
 }
 
 func orderText(b *bytes.Buffer, x *admin.OrderView, now time.Time) {

@@ -41,39 +41,34 @@ It lasts until the relay restarts. The key passthrough of the configuration keep
 	o := newActFlags(cmd)
 	o.last(true)
 	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
-		on := args[0] == "on"
-		question, err := o.passQuestion(on)
-		if err != nil {
-			return err
-		}
-		if o.yes {
-			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), question)
+		path := pathPassOff
+		if args[0] == "on" {
+			path = pathPassOn
 		}
 		c := o.command()
-		if on {
-			return o.act(pathPassOn, question, &c)
-		}
-		return o.act(pathPassOff, question, &c)
+		return o.act(path, &c, func(relays *adminclient.Client) (string, error) {
+			question := o.passQuestion(relays, path)
+			if o.yes {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), question)
+			}
+			return question, nil
+		})
 	})
 	return cmd
 }
 
 // passQuestion says what the command comes to.
-func (o *actFlags) passQuestion(on bool) (string, error) {
-	relays, err := o.client(o.cmd.Context())
-	if err != nil {
-		return "", err
-	}
+func (o *actFlags) passQuestion(relays *adminclient.Client, path string) string {
 	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
 	defer cancel()
 	cached, passed := 0, 0
 	for _, a := range adminclient.Get[admin.Passthrough](ctx, relays, pathPassthrough+o.query()) {
 		cached, passed = cached+a.Value.Cached, passed+a.Value.Passed // of a relay that does not answer the command tells
 	}
-	if on {
-		return fmt.Sprintf("serve clients 1:1: %s would each open a stream to a control plane", plural(cached, "client stream")), nil
+	if path == pathPassOn {
+		return fmt.Sprintf("serve clients 1:1: %s would each open a stream to a control plane", plural(cached, "client stream"))
 	}
-	return fmt.Sprintf("serve clients from the cache again: %s would come back to it", plural(passed, "client stream")), nil
+	return fmt.Sprintf("serve clients from the cache again: %s would come back to it", plural(passed, "client stream"))
 }
 
 // passText says what a relay did.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -216,29 +215,10 @@ would only move are left out: their polls go on.
 
 // foresee shows what a reload would do.
 func (o *actFlags) foresee(relays *adminclient.Client) error {
-	body, err := json.Marshal(&admin.Command{Yes: o.yes, DryRun: true})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
-	defer cancel()
-	answers := adminclient.Post[admin.Done](ctx, relays, pathReload, body)
-	out := o.cmd.OutOrStdout()
-	if *o.output == cli.FormatJSON {
-		err = cli.PrintJSON(out, jsonAnswers(answers))
-	} else {
-		var b bytes.Buffer
-		for i := range answers {
-			a := &answers[i]
-			if a.Err != nil {
-				fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, logs.Printable(a.Err.Error()))
-				continue
-			}
-			fmt.Fprintf(&b, "%s:\n", a.Address)
-			foreseenText(&b, a.Value.Foreseen)
-		}
-		_, err = out.Write(b.Bytes())
-	}
+	answers, err := o.send(relays, pathReload, &admin.Command{Yes: o.yes, DryRun: true}, func(b *bytes.Buffer, a *adminclient.Answer[admin.Done]) {
+		fmt.Fprintf(b, "%s:\n", a.Address)
+		foreseenText(b, a.Value.Foreseen)
+	})
 	if err != nil {
 		return err
 	}

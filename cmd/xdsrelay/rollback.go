@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -46,21 +44,18 @@ held, as after "hold". "xdsrelay held" shows the difference, "xdsrelay release" 
 	o.last(true)
 	cmd.RunE = cli.Action(func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return o.list()
+			return look(o, "/generations", generationsText)
 		}
 		c := o.command()
 		if err := generation(&c, args[0], time.Now()); err != nil {
 			return cli.Usage(err, "xdsrelay rollback lists the generations")
 		}
-		if c.Generation != nil {
-			switch relays, err := o.client(cmd.Context()); {
-			case err != nil:
-				return err
-			case len(relays.Addresses()) > 1:
-				return cli.Usage(errors.New("the number of a generation is that of one relay"), "give a time, such as 5m, for several relays")
+		return o.act(pathRollback, &c, func(relays *adminclient.Client) (string, error) {
+			if c.Generation != nil && len(relays.Addresses()) > 1 {
+				return "", cli.Usage(errors.New("the number of a generation is that of one relay"), "give a time, such as 5m, for several relays")
 			}
-		}
-		return o.act(pathRollback, "go back to "+args[0]+" and hold it there", &c)
+			return "go back to " + args[0] + " and hold it there", nil
+		})
 	})
 	return cmd
 }
@@ -83,43 +78,15 @@ func generation(c *admin.Command, argument string, now time.Time) error {
 	return nil
 }
 
-// list shows what the relays remember.
-func (o *actFlags) list() error {
-	relays, err := o.client(o.cmd.Context())
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(o.cmd.Context(), o.timeout)
-	defer cancel()
-	answers := adminclient.Get[[]admin.Generations](ctx, relays, "/generations"+o.query())
-	if *o.output == cli.FormatJSON {
-		err = cli.PrintJSON(o.cmd.OutOrStdout(), jsonAnswers(answers))
-	} else {
-		err = generationsText(o.cmd.OutOrStdout(), answers, time.Now())
-	}
-	if err != nil {
-		return err
-	}
-	return o.outcome(failures(answers), len(answers), "")
-}
-
-func generationsText(w io.Writer, answers []adminclient.Answer[[]admin.Generations], now time.Time) error {
-	var b bytes.Buffer
-	for _, a := range answers {
-		if a.Err != nil {
-			fmt.Fprintf(&b, "%s: FAILED: %s\n", a.Address, logs.Printable(a.Err.Error()))
-			continue
-		}
-		fmt.Fprintf(&b, "%s:\n", a.Address)
-		for _, s := range a.Value {
-			fmt.Fprintf(&b, "  upstream %s, scope %s\n", logs.Printable(s.Upstream), scopeText(s.Scope))
-			for _, g := range s.Generations {
-				fmt.Fprintf(&b, "    %d\t%s\n", g.Number, generationText(&g, now))
-			}
+// generationsText shows what a relay remembers.
+func generationsText(b *bytes.Buffer, a *adminclient.Answer[[]admin.Generations], now time.Time) {
+	fmt.Fprintf(b, "%s:\n", a.Address)
+	for _, s := range a.Value {
+		fmt.Fprintf(b, "  upstream %s, scope %s\n", logs.Printable(s.Upstream), scopeText(s.Scope))
+		for _, g := range s.Generations {
+			fmt.Fprintf(b, "    %d\t%s\n", g.Number, generationText(&g, now))
 		}
 	}
-	_, err := w.Write(b.Bytes())
-	return err
 }
 
 func generationText(g *cache.Generation, now time.Time) string {
