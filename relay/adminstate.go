@@ -65,7 +65,7 @@ func (a adminState) About() *admin.About {
 }
 
 // Changes implements admin.State.
-func (a adminState) Changes(since time.Time, payloads bool) *admin.Changes {
+func (a adminState) Changes(since time.Time, payloads downstream.Wanted) *admin.Changes {
 	v := &admin.Changes{Changes: []admin.Change{}, Events: a.relay.events.Since(since)}
 	for _, s := range a.relay.hub.all() {
 		past, from := s.store.Operator().Changes(since)
@@ -74,7 +74,7 @@ func (a adminState) Changes(since time.Time, payloads bool) *admin.Changes {
 			x := admin.Change{
 				At: c.At, Upstream: s.key.plane, Scope: s.key.scope, TypeURL: c.TypeURL, Name: c.Name, Old: versionOf(c.Before), New: versionOf(c.After),
 			}
-			if payloads {
+			if payloads != nil && payloads(c.TypeURL, c.Name) {
 				x.Before, x.After = a.relay.secrets.JSON(c.Before, c.TypeURL, payload.BySize), a.relay.secrets.JSON(c.After, c.TypeURL, payload.BySize)
 			}
 			v.Changes = append(v.Changes, x)

@@ -452,7 +452,7 @@ func (h *hub) close() {
 func (h *hub) all() []*session {
 	list := h.list()
 	slices.SortFunc(list, func(a, b *session) int {
-		return cmp.Or(cmp.Compare(a.key.plane, b.key.plane), cmp.Compare(a.key.scope, b.key.scope))
+		return cmp.Or(cmp.Compare(a.key.plane, b.key.plane), cmp.Compare(a.key.scope, b.key.scope), cmp.Compare(a.key.basis, b.key.basis), cmp.Compare(a.key.forwarded, b.key.forwarded))
 	})
 	return list
 }

@@ -538,12 +538,12 @@ func TestReload_events(t *testing.T) {
 			t.Fatal("no error")
 		}
 	}
-	all := adminState{r.relay}.Changes(time.Now().Add(-time.Hour), false).Events
+	all := adminState{r.relay}.Changes(time.Now().Add(-time.Hour), nil).Events
 	if len(all) != 2 || all[0].Kind != "reload failed" || !strings.Contains(all[0].Text, "missing.pem") ||
 		all[1].Kind != "reload" || !strings.Contains(all[1].Text, "hash "+r.relay.now.Load().hash+": log.level: info → debug") {
 		t.Errorf("got %+v", all)
 	}
-	if late := (adminState{r.relay}).Changes(time.Now().Add(time.Hour), false).Events; len(late) != 0 {
+	if late := (adminState{r.relay}).Changes(time.Now().Add(time.Hour), nil).Events; len(late) != 0 {
 		t.Errorf("since later: %+v", late)
 	}
 }

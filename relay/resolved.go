@@ -10,6 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/ack"
 	"github.com/xdsrelay/xdsrelay/internal/logs"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 	"github.com/xdsrelay/xdsrelay/relay/resolve"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -17,7 +18,7 @@ import (
 // resolvedKey is the session of the names that the relay resolves by itself. What the
 // admin port calls its upstream is none, whatever an upstream may be called.
 func resolvedKey() sessionKey {
-	return sessionKey{plane: "resolved", scope: xdstpScope, resolved: true}
+	return sessionKey{plane: admin.Resolved, scope: xdstpScope, resolved: true}
 }
 
 // newResolved builds what fills the store of these names, out of those of the upstreams.

@@ -14,16 +14,22 @@ import (
 func (a adminState) Resources(f *admin.ResourceFilter) iter.Seq[*admin.Resource] {
 	return func(yield func(*admin.Resource) bool) {
 		for _, s := range a.relay.hub.all() {
+			store := admin.Place{s.key.plane, s.key.scope, s.key.basis, s.key.forwarded}
+			if !f.Store(store) {
+				continue
+			}
 			key := f.Key
 			if s.key.resolved {
 				key = f.Resolved
 			}
-			infos := s.store.Resources(f.TypeURL, key)
+			infos := slices.DeleteFunc(s.store.Resources(f.TypeURL, key), func(i cache.Info) bool { return !f.Takes(store, &i) })
 			slices.SortFunc(infos, func(a, b cache.Info) int {
 				return cmp.Or(cmp.Compare(a.TypeURL, b.TypeURL), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 			})
 			for i := range infos {
-				if !yield(viewResource(a.relay.secrets, s.key, &infos[i], f.Payloads)) {
+				v := viewResource(a.relay.secrets, s.key, &infos[i], f.Payloads)
+				v.Place = store.Of(&infos[i])
+				if !yield(v) {
 					return
 				}
 			}

@@ -98,8 +98,19 @@ func (p *Pages) changes(w http.ResponseWriter, q query) error {
 	if err != nil {
 		return err
 	}
-	v := p.State.Changes(time.Now().Add(-since), diff)
-	v.Changes = slices.DeleteFunc(v.Changes, func(c Change) bool { return q.Has("type") && c.TypeURL != q.typeURL() })
+	key, err := keyer.Key(q.Get("name"))
+	if err != nil {
+		return Wrong("name: %v", err)
+	}
+	asked := func(typeURL, name string) bool {
+		return (q.typeURL() == "" || typeURL == q.typeURL()) && (key == "" || name == key)
+	}
+	payloads := asked
+	if !diff {
+		payloads = nil
+	}
+	v := p.State.Changes(time.Now().Add(-since), payloads)
+	v.Changes = slices.DeleteFunc(v.Changes, func(c Change) bool { return !asked(c.TypeURL, c.Name) })
 	slices.SortStableFunc(v.Changes, func(a, b Change) int { return b.At.Compare(a.At) })
 	if len(v.Changes) > maxChanges {
 		v.From = v.Changes[maxChanges-1].At

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/xdsrelay/xdsrelay/downstream"
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
@@ -43,7 +44,7 @@ func (p *Pages) clients(w http.ResponseWriter, q query) error {
 		return Wrong("names: only with node, which may be given several times")
 	}
 	found := slices.DeleteFunc(p.State.Clients(of, names), func(s downstream.Status) bool {
-		return s.ID <= after || !matches(&s, q.typeURL(), state)
+		return s.ID <= after || !mentions(&s, q.Get("search")) || !matches(&s, q.typeURL(), state)
 	})
 	if limit > 0 && uint64(len(found)) > limit {
 		found = found[:limit]
@@ -52,6 +53,11 @@ func (p *Pages) clients(w http.ResponseWriter, q query) error {
 	}
 	ok(w, append([]downstream.Status{}, found...))
 	return nil
+}
+
+// mentions reports whether the client's node, cluster, address or identity has a text in it, in whatever case.
+func mentions(s *downstream.Status, text string) bool {
+	return text == "" || strings.Contains(strings.ToLower(strings.Join([]string{s.Node, s.Cluster, s.Peer, s.SPIFFE, s.Subject}, "\n")), strings.ToLower(text))
 }
 
 // ofNodes reports the nodes with these IDs; nil, for all: without one.
@@ -64,7 +70,7 @@ func ofNodes(ids ...string) func(node string) bool {
 
 // gone lists clients that have gone. There are few: it has no pages.
 func (p *Pages) gone(w http.ResponseWriter, q query) error {
-	for _, name := range []string{"state", "type", "names", "limit", "after"} {
+	for _, name := range []string{"state", "type", "search", "names", "limit", "after"} {
 		if q.Has(name) {
 			return Wrong("%s: not with gone", name)
 		}

@@ -14,32 +14,13 @@ type Resource struct {
 	Scope    string `json:"scope"`
 	cache.Info
 	Payload json.RawMessage `json:"payload,omitempty"`
+	Place   Place           `json:"-"`
 }
 
 // Recorded is a client that is there now, in the form of a recorded fleet.
 type Recorded struct {
 	Node json.RawMessage `json:"node"` // an envoy.config.core.v3.Node
 	Peer keyer.Names     `json:"peer,omitzero"`
-}
-
-// ResourceFilter says which resources; what is empty is everything.
-type ResourceFilter struct {
-	TypeURL  string
-	Key      string // of one name
-	Resolved string // the same where the relay resolves names by itself
-	Payloads bool   // with them
-}
-
-// newResourceFilter is for a type and a name, each "" for all.
-func newResourceFilter(typeURL, name string) (f ResourceFilter, err error) {
-	f.TypeURL = typeURL
-	if f.Key, err = keyer.Key(name); err != nil {
-		return f, Wrong("name: %v", err)
-	}
-	if f.Resolved, err = keyer.ResolvedKey(name); err != nil {
-		return f, Wrong("name: %v", err)
-	}
-	return f, nil
 }
 
 // Scopes is /scopes: what the aggregation rules come to for the clients that are there now, in the form in

@@ -13,15 +13,15 @@ import (
 // Index is a line for each page, for the front page of the port.
 const Index = `/status                    what is wrong, and how many clients have what they should
 /ui/                       a page for browsers, which lead / there; /events has the status, and each change of it
-/clients?node=&state=&type= the clients' streams and polls: what they have of each type, and what they wait for; names=true, gone=true
+/clients?node=&state=&type=&search= the clients' streams and polls: what they have of each type, and what they wait for; names=true, gone=true
 /rejections?node=&type=    what clients reject now, by resource and reason
 /why?node=&type=&name=     why a client has a resource, or why not
-/changes?since=10m&type=   what changed, and how many clients have it; diff=true shows payloads
+/changes?since=10m&type=&name= what changed, and how many clients have it; diff=true shows payloads
 /reach?type=&name=         how many clients have which version of a resource
 /nodes                     the nodes of the clients that are there, with the names of their certificates, in JSON Lines
 /upstreams                 the control planes: sessions, streams, cached resources by type
 /scopes?type=&rule=&scope= the clients that share by the aggregation rules, and the differences between their nodes
-/resources?type=&name=     the cached resources; payload=true shows payloads, except those of secrets
+/resources?type=&name=&search= the cached resources; payload=true shows payloads, except those of secrets
 /held?upstream=&scope=&type= what clients are not told yet, why, and the difference; POST /hold and /release change it
 /generations               what clients of each scope had before; POST /rollback goes back to it
 POST /reload               the relay reads its configuration again; with dry_run it says what that would do, and to which clients
@@ -45,15 +45,15 @@ type Pages struct {
 // Handle adds the pages to a mux.
 func (p *Pages) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /status", page(p.status))
-	mux.HandleFunc("GET /clients", page(p.clients, "node", "state", "type", "names", "gone", "limit", "after"))
+	mux.HandleFunc("GET /clients", page(p.clients, "node", "state", "type", "search", "names", "gone", "limit", "after"))
 	mux.HandleFunc("GET /rejections", page(p.rejections, "node", "type"))
 	mux.HandleFunc("GET /why", page(p.why, "node", "type", "name"))
-	mux.HandleFunc("GET /changes", page(p.changes, "since", "type", "diff"))
+	mux.HandleFunc("GET /changes", page(p.changes, "since", "type", "name", "diff"))
 	mux.HandleFunc("GET /reach", page(p.reach, "type", "name"))
 	mux.HandleFunc("GET /nodes", page(p.nodes))
 	mux.HandleFunc("GET /upstreams", page(p.upstreams))
 	mux.HandleFunc("GET /scopes", page(p.scopes, "type", "rule", "scope"))
-	mux.HandleFunc("GET /resources", page(p.resources, "type", "name", "payload"))
+	mux.HandleFunc("GET /resources", page(p.resources, "upstream", "scope", "type", "name", "state", "search", "payload", "limit", "after"))
 	mux.HandleFunc("GET /held", page(p.held, selectors...))
 	mux.HandleFunc("GET /generations", page(p.generations, selectors...))
 	mux.HandleFunc("GET /passthrough", page(p.passthrough, selectors...))
@@ -107,41 +107,6 @@ func (p *Pages) nodes(w http.ResponseWriter, _ query) error {
 
 func (p *Pages) scopes(w http.ResponseWriter, q query) error {
 	ok(w, p.State.Scopes(ScopeFilter{TypeURL: q.typeURL(), Rule: q.Get("rule"), Scope: q.Get("scope")}))
-	return nil
-}
-
-// resources lists what is cached: of one type (by URL or short name), of one name, with the payloads if
-// one name or payload=true is asked for. It writes one element at a time.
-func (p *Pages) resources(w http.ResponseWriter, q query) (err error) {
-	name := q.Get("name")
-	payloads := name != ""
-	if q.Has("payload") {
-		if payloads, err = q.flag("payload"); err != nil {
-			return err
-		}
-	}
-	f, err := newResourceFilter(q.typeURL(), name)
-	if err != nil {
-		return err
-	}
-	f.Payloads = payloads
-	w.Header().Set("Content-Type", "application/json")
-	out := bufio.NewWriter(w)
-	defer func() { _ = out.Flush() }() // the client is gone if this fails
-	_, _ = out.WriteString("[")
-	separator := "\n  "
-	for r := range p.State.Resources(&f) {
-		line, err := json.Marshal(r)
-		if err != nil {
-			continue // nothing in it can fail to be encoded
-		}
-		_, _ = out.WriteString(separator)
-		if _, err := out.Write(line); err != nil {
-			return nil
-		}
-		separator = ",\n  "
-	}
-	_, _ = out.WriteString("\n]\n")
 	return nil
 }
 

@@ -24,8 +24,8 @@ func (state) Clients(of func(string) bool, _ delivery.Wanted) []downstream.Statu
 	all := []downstream.Status{{ID: 1, Node: "n"}, {ID: 2, Node: "m", Types: map[string]downstream.TypeView{"t": {State: downstream.Behind}, "u": {State: downstream.Current}}}}
 	return slices.DeleteFunc(all, func(s downstream.Status) bool { return of != nil && !of(s.Node) })
 }
-func (state) About() *admin.About                    { return &admin.About{Ready: true} }
-func (state) Changes(time.Time, bool) *admin.Changes { return &admin.Changes{} }
+func (state) About() *admin.About                               { return &admin.About{Ready: true} }
+func (state) Changes(time.Time, delivery.Wanted) *admin.Changes { return &admin.Changes{} }
 func (state) Nodes() iter.Seq[*admin.Recorded] {
 	return slices.Values([]*admin.Recorded{{Node: []byte(`{"id": "n"}`), Peer: keyer.Names{DNS: []string{"web"}}}, {Node: []byte(`{}`)}})
 }
@@ -68,6 +68,9 @@ func TestPages(t *testing.T) {
 		{"/clients?after=1&limit=1", 200, `"node": "m"`},
 		{"/clients?limit=0", 400, "limit: expected a number above zero"},
 		{"/nodes", 200, `{"node":{"id":"n"},"peer":{"dns":["web"]}}` + "\n" + `{"node":{}}` + "\n"},
+		{"/clients?search=M", 200, `"node": "m"`},
+		{"/clients?search=x", 200, "[]"},
+		{"/clients?gone=true&search=x", 400, "search: not with gone"},
 		{"/clients?gone=true", 200, `"why": "keepalive"`},
 		{"/clients?gone=perhaps", 400, "gone: expected true or false"},
 		{"/clients?node=n;x", 400, "the query cannot be read"},
@@ -75,6 +78,15 @@ func TestPages(t *testing.T) {
 		{"/resources?type=cds", 200, "[\n]"},
 		{"/resources?payload=maybe", 400, "payload: expected true or false"},
 		{"/resources?name=xdstp://%25", 400, "name: "},
+		{"/resources?nam=x", 400, "this page has upstream, scope, type, name, state, search, payload, limit, after"},
+		{"/resources?type=cdz", 400, "cdz"},
+		{"/resources?state=gone", 400, "state: expected one of [unknown present absent failed]"},
+		{"/resources?limit=many", 400, "limit: expected a number above zero"},
+		{"/resources?after=x", 400, "after: expected what the header Link of the page before has"},
+		{"/resources?upstream=x", 400, `there is no upstream \"x\"`},
+		{"/resources?upstream=resolved&scope=", 200, "[\n]"},
+		{"/resources?scope=x", 400, `there is no scope \"x\" now`},
+		{"/changes?name=xdstp://%25", 400, "name: "},
 		{"/scopes?role=x", 400, "this page has type, rule, scope"},
 		{"/held", 400, "no upstream"},
 		{"/generations?typ=cds", 400, "this page has upstream, scope, type"},

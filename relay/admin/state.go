@@ -15,8 +15,9 @@ type State interface {
 	// Clients are the streams and the held polls by ID, those of the nodes that of reports; nil: all. The names that are
 	// wanted are listed, of those that they subscribe to, or have; nil: none.
 	Clients(of func(node string) bool, names delivery.Wanted) []downstream.Status
-	// Changes are what changed since a time, as far as the relay remembers, the last first within each scope.
-	Changes(since time.Time, payloads bool) *Changes
+	// Changes are what changed since a time, as far as the relay remembers, the last first within each scope. Those that are
+	// wanted have their payloads; nil: none.
+	Changes(since time.Time, payloads delivery.Wanted) *Changes
 	// Gone are the streams that ended within an hour, the last ones first.
 	Gone() []downstream.Gone
 	// Nodes are the nodes of the clients that are there, each with the names of its certificate, once.
