@@ -39,11 +39,11 @@ func (e *Events) Add(x Event) {
 	e.all = append(e.all, x)
 }
 
-// Since lists the events since a time, the last first.
+// Since lists the events since a time, the last first. Without any the list is empty, and not nil: it is a list in JSON, too.
 func (e *Events) Since(at time.Time) []Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(e.all), func(x Event) bool { return x.At.Before(at) })
+	all := slices.DeleteFunc(append([]Event{}, e.all...), func(x Event) bool { return x.At.Before(at) })
 	slices.Reverse(all)
 	return all
 }

@@ -11,6 +11,9 @@ import (
 // The last hundred events are remembered, the last first. A file that cannot be used is read again and again: that is one event.
 func TestEventsOfOperators(t *testing.T) {
 	var e admin.Events
+	if none := e.Since(time.Time{}); none == nil || len(none) != 0 {
+		t.Errorf("before the first: %+v, which is null in JSON", none)
+	}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for i := range 150 {
 		e.Add(admin.Event{At: start.Add(time.Duration(i) * time.Second), Kind: "hold", Text: fmt.Sprint(i)})

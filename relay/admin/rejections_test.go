@@ -68,7 +68,9 @@ type changing struct {
 	changes []admin.Change
 }
 
-func (c *changing) Changes(time.Time, delivery.Wanted) *admin.Changes { return &admin.Changes{Changes: c.changes} }
+func (c *changing) Changes(time.Time, delivery.Wanted) *admin.Changes {
+	return &admin.Changes{Changes: c.changes}
+}
 
 func TestChangesPage(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

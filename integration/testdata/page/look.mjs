@@ -21,6 +21,15 @@ async function say(step, value) {
   await input.next();
 }
 
+// again says what there is until it is told to go on: pages change by themselves.
+async function again(step, see) {
+  for (;;) {
+    console.log(JSON.stringify({ step, value: await see(), complaints }));
+    if ((await input.next()).value === "next") break;
+    await page.waitForTimeout(100);
+  }
+}
+
 const rows = (page, name) => page.getByRole("region", { name }).locator("tbody tr").evaluateAll((all) => all.map((r) => [...r.cells].map((c) => c.innerText.trim())));
 
 const page = await open({ colorScheme: "light", viewport: { width: 1280, height: 900 } });
@@ -29,14 +38,7 @@ await page.locator("#verdict").waitFor();
 await say("path", new URL(page.url()).pathname);
 
 // The verdict and the problems change by themselves.
-for (;;) {
-  const verdict = await page.locator("#verdict").innerText();
-  const problems = await page.locator(".problem").allInnerTexts();
-  console.log(JSON.stringify({ step: "overview", value: { verdict, problems }, complaints }));
-  const { value } = await input.next();
-  if (value === "next") break;
-  await page.waitForTimeout(100);
-}
+await again("overview", async () => ({ verdict: await page.locator("#verdict").innerText(), problems: await page.locator(".problem").allInnerTexts() }));
 await page.screenshot({ path: folder + "/page-light.png", fullPage: true });
 
 const link = page.locator(".problem a").first();
@@ -52,7 +54,7 @@ await say("rejections", await rows(page, "Rejected now"));
 
 await page.getByRole("link", { name: "Clients" }).click();
 await page.getByRole("heading", { name: "Clients", exact: true }).waitFor();
-await say("clients", await rows(page, "Streams and polls"));
+await again("clients", () => rows(page, "Streams and polls"));
 
 await page.getByRole("link", { name: "Upstreams" }).click();
 await page.getByRole("heading", { name: "Upstreams" }).waitFor();
@@ -60,10 +62,23 @@ await say("upstreams", await page.locator("main").innerText());
 
 await page.getByRole("link", { name: "Resources" }).click();
 await page.getByLabel("Type").waitFor();
-await page.getByLabel("Type").selectOption({ index: 0 });
+await page.getByLabel("Type").selectOption({ index: 1 });
 await page.getByRole("button", { name: "Show" }).click();
-await page.locator("tbody tr").first().waitFor();
-await say("resources", await page.locator("tbody tr").allInnerTexts());
+await again("resources", () => rows(page, "Cached resources"));
+
+await page.locator("main").focus();
+await page.keyboard.press("/"); // leads to the search, and the keyboard is enough
+await page.keyboard.type("O");
+await page.keyboard.press("Enter");
+await page.getByRole("heading", { name: "Search: O" }).waitFor();
+await again("search", async () => ({ clients: await rows(page, "Clients found"), resources: await rows(page, "Resources found") }));
+
+await page.getByRole("link", { name: "Changes" }).click();
+await page.getByRole("heading", { name: "Changes" }).waitFor();
+await again("changes", () => rows(page, "What changed"));
+await page.locator("tbody a").first().click();
+await page.getByRole("region", { name: "Difference of" }).first().waitFor();
+await say("difference", await page.getByRole("region", { name: "Difference of" }).first().locator("del, ins").allInnerTexts());
 
 for (const [name, options] of [["dark", { colorScheme: "dark", viewport: { width: 1280, height: 900 } }], ["narrow", { viewport: { width: 390, height: 844 } }]]) {
   const other = await open(options);
@@ -72,6 +87,12 @@ for (const [name, options] of [["dark", { colorScheme: "dark", viewport: { width
   const wide = await other.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
   if (wide) complaints.push(name + ": the page is wider than the window");
   await other.screenshot({ path: `${folder}/page-${name}.png`, fullPage: true });
+  for (const [part, heading] of Object.entries({ clients: "Clients", rejections: "Rejections", changes: "Changes", resources: "Resources", upstreams: "Upstreams", "search?search=o": "Search: o" })) {
+    await other.goto(address + "/ui/#/" + part);
+    await other.getByRole("heading", { name: heading, exact: true }).waitFor();
+    if (await other.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth)) complaints.push(`${name}: ${part} is wider than the window`);
+    await other.screenshot({ path: `${folder}/page-${part.split("?")[0]}-${name}.png`, fullPage: true });
+  }
 }
 await say("done", null);
 await browser.close();

@@ -114,23 +114,45 @@ function worst(c) {
   return ["rejecting", "waiting", "behind"].find((s) => all.includes(s)) || "current";
 }
 
+// pick takes parameters of the page's address for a query.
+const pick = (query, ...keys) => Object.fromEntries(keys.filter((k) => query.get(k)).map((k) => [k, query.get(k)]));
+
+// form has the page show what its fields say.
+function form(page, ...fields) {
+  const f = el("form", { onsubmit: (e) => { e.preventDefault(); location.hash = "#/" + page + "?" + new URLSearchParams([...new FormData(f)].filter(([, v]) => v)); } }, fields, el("button", {}, "Show"));
+  return f;
+}
+const field = (name, label, value) => el("div", {}, el("label", { for: name }, label), el("input", { id: name, name, value: value || "" }));
+const choice = (name, label, options, value) => el("div", {}, el("label", { for: name }, label), el("select", { id: name, name },
+  options.map(([v, text]) => el("option", { value: v, selected: v === (value || "") }, text))));
+
+const clientTable = (caption, list) => table(caption, ["Node", "State", "Waits for", "Form", "Address", "Since", "Scope"], list.map((c) => [
+  clientLink(c.node), state(worst(c)), [...new Set(Object.values(c.types || {}).map((t) => t.waits_for).filter(Boolean))].join(", "),
+  c.variant, c.peer, ago(c.since), c.scope,
+]));
+const resourceLink = (r) => el("a", { href: "#/resources?" + new URLSearchParams({ type: r.type_url, name: r.name }) }, r.name);
+const resourceTable = (caption, list) => table(caption, ["Name", "Type", "State", "Version", "Age", "Clients", "Upstream", "Scope"], list.map((r) => [
+  resourceLink(r), short(r.type_url), r.state, r.version, ago(r.updated), r.watchers, r.upstream, r.scope,
+]));
+const more = (next, page, text) => next && el("p", {}, el("a", { href: "#/" + page + "?" + next[1] }, text));
+
+// search looks for a text in clients and in names of resources.
+async function search(query) {
+  const text = query.get("search") || "";
+  if (!text) return [el("h2", {}, "Search"), el("p", { class: "muted" }, "Enter a part of a node id, an address, an identity, or a resource's name.")];
+  const [c, r] = await Promise.all([read("clients", { search: text, limit: 20 }), read("resources", { search: text, limit: 50 })]);
+  return [el("h2", {}, "Search: " + text), clientTable("Clients found", c.value), more(c.next, "clients", "The next clients"),
+    resourceTable("Resources found", r.value), more(r.next, "resources", "The next resources")];
+}
+
 async function clients(query) {
-  const params = { limit: 100 };
-  for (const key of ["node", "state", "type", "after"]) if (query.get(key)) params[key] = query.get(key);
+  const params = { limit: 100, ...pick(query, "node", "state", "type", "search", "after") };
   const { value, next } = await read("clients", params);
   const gone = (await read("clients", { gone: true })).value;
-  const form = el("form", { onsubmit: (e) => { e.preventDefault(); location.hash = "#/clients?" + new URLSearchParams([...new FormData(form)].filter(([, v]) => v)); } },
-    el("div", {}, el("label", { for: "node" }, "Node id"), el("input", { id: "node", name: "node", value: query.get("node") || "" })),
-    el("div", {}, el("label", { for: "state" }, "State"), el("select", { id: "state", name: "state" },
-      ["", "stale", ...states].map((s) => el("option", { value: s, selected: s === (query.get("state") || "") }, s || "any")))),
-    el("button", {}, "Show"));
   return [
-    el("h2", {}, "Clients"), form,
-    table("Streams and polls", ["Node", "State", "Waits for", "Form", "Address", "Since", "Scope"], value.map((c) => [
-      clientLink(c.node), state(worst(c)), [...new Set(Object.values(c.types || {}).map((t) => t.waits_for).filter(Boolean))].join(", "),
-      c.variant, c.peer, ago(c.since), c.scope,
-    ])),
-    next && el("p", {}, el("a", { href: "#/clients?" + next[1] }, "The next clients")),
+    el("h2", {}, "Clients"), form("clients", field("node", "Node id", query.get("node")), field("search", "Part of node, address or identity", query.get("search")),
+      choice("state", "State", ["", "stale", ...states].map((v) => [v, v || "any"]), query.get("state"))),
+    clientTable("Streams and polls", value), more(next, "clients", "The next clients"),
     table("Gone within the last hour", ["Node", "Why", "When", "Address"], gone.slice(0, 100).map((g) => [g.node, g.why, ago(g.at), g.peer])),
   ];
 }
@@ -165,21 +187,63 @@ async function resources(query) {
   const upstreams = (await read("upstreams")).value;
   const counts = new Map();
   for (const u of upstreams) for (const s of u.sessions) for (const t of s.tables || []) counts.set(t.type_url, (counts.get(t.type_url) || 0) + (t.resources || 0));
-  const type = query.get("type"), name = query.get("name");
-  const form = el("form", { onsubmit: (e) => { e.preventDefault(); location.hash = "#/resources?" + new URLSearchParams([...new FormData(form)].filter(([, v]) => v)); } },
-    el("div", {}, el("label", { for: "type" }, "Type"), el("select", { id: "type", name: "type" },
-      [...counts.keys()].sort().map((t) => el("option", { value: t, selected: t === type }, `${short(t)} (${counts.get(t)})`)))),
-    el("div", {}, el("label", { for: "name" }, "Name"), el("input", { id: "name", name: "name", value: name || "" })),
-    el("button", {}, "Show"));
-  const page = [el("h2", {}, "Resources"), form];
-  if (!type) return page;
-  if (!name && counts.get(type) > 5000) return [...page, el("p", {}, `The cache has ${counts.get(type)} of these: name one.`)];
-  const found = (await read("resources", name ? { type, name, payload: true } : { type })).value;
-  page.push(table(short(type), ["Name", "State", "Version", "Age", "Clients", "Upstream", "Scope"], found.slice(0, 1000).map((r) => [
-    el("a", { href: "#/resources?" + new URLSearchParams({ type, name: r.name }) }, r.name), r.state, r.version, ago(r.updated), r.watchers, r.upstream, r.scope,
-  ])));
-  for (const r of found.filter((r) => name && r.payload)) page.push(el("h3", {}, `${r.name} in scope ${r.scope || "all"}`), el("pre", { class: "scroll", tabindex: "0" }, JSON.stringify(r.payload, null, 2)));
+  const name = query.get("name");
+  const page = [el("h2", {}, "Resources"), form("resources",
+    choice("type", "Type", [["", "any"], ...[...counts.keys()].sort().map((t) => [t, `${short(t)} (${counts.get(t)})`])], query.get("type")),
+    field("name", "Name", name), field("search", "Part of the name", query.get("search")),
+    choice("state", "State", ["", "present", "absent", "failed", "unknown"].map((v) => [v, v || "any"]), query.get("state")))];
+  const { value, next } = await read("resources", { limit: 100, ...pick(query, "type", "name", "search", "state", "upstream", "scope", "after") });
+  page.push(resourceTable("Cached resources", value), more(next, "resources", "The next resources"));
+  for (const r of value.filter((r) => name && r.payload)) page.push(el("h3", {}, `${r.name} in scope ${r.scope || "all"}`), el("pre", { class: "scroll", tabindex: "0" }, JSON.stringify(r.payload, null, 2)));
+  if (name) page.push(el("p", {}, el("a", { href: "#/changes?" + new URLSearchParams({ since: "24h", name, ...pick(query, "type") }) }, "What changed of it")));
   return page;
+}
+
+// difference lists the lines of two texts: [sign, line], where the sign is " ", "-" or "+".
+function difference(before, after) {
+  const a = before ? before.split("\n") : [], b = after ? after.split("\n") : [];
+  let head = 0, tail = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  const x = a.slice(head, a.length - tail), y = b.slice(head, b.length - tail), lines = [];
+  if (x.length * y.length > 1e6) lines.push(...x.map((l) => ["-", l]), ...y.map((l) => ["+", l])); // too much to compare
+  else {
+    const common = Array.from({ length: x.length + 1 }, () => new Uint16Array(y.length + 1)); // of what is left
+    for (let i = x.length - 1; i >= 0; i--) for (let j = y.length - 1; j >= 0; j--) common[i][j] = x[i] === y[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+    for (let i = 0, j = 0; i < x.length || j < y.length;) {
+      if (i < x.length && j < y.length && x[i] === y[j]) { lines.push([" ", x[i++]]); j++; }
+      else if (j === y.length || (i < x.length && common[i + 1][j] >= common[i][j + 1])) lines.push(["-", x[i++]]);
+      else lines.push(["+", y[j++]]);
+    }
+  }
+  const same = (l) => [" ", l];
+  return [...a.slice(Math.max(0, head - 3), head).map(same), ...lines, ...a.slice(a.length - tail, a.length - tail + 3).map(same)]; // with three lines around
+}
+
+// changed shows one change with its difference.
+function changed(c) {
+  const text = (v) => (v === undefined ? "" : JSON.stringify(v, null, 2));
+  const lines = difference(text(c.before), text(c.after));
+  return [el("h3", {}, `${c.name} at ${clock(c.at)}`), el("p", { class: "muted" }, `${short(c.type_url)} of ${c.upstream}, scope ${c.scope || "all"}: version ${c.old_version || "none"} → ${c.new_version || "none"}`),
+    lines.length === 0 ? el("p", { class: "muted" }, "The contents are not shown, or are equal.") : el("pre", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Difference of " + c.name },
+      lines.map(([sign, line]) => el({ "-": "del", "+": "ins", " ": "span" }[sign], {}, `${sign} ${line}\n`)))];
+}
+
+const clock = (time) => new Date(time).toISOString().slice(5, 19).replace("T", " ");
+
+async function changes(query) {
+  const since = query.get("since") || "10m", one = query.get("name");
+  const { value } = await read("changes", { since, ...pick(query, "type", "name"), ...(one ? { diff: true } : {}) });
+  const link = (c) => el("a", { href: "#/changes?" + new URLSearchParams({ since, type: c.type_url, name: c.name }) }, c.name);
+  const rows = [
+    ...value.changes.map((c) => [c.at, [clock(c.at), short(c.type_url), link(c), c.old_version, c.new_version || "gone", ...(c.clients ? [c.clients.asking, c.clients.sent, c.clients.accepted, c.clients.rejected] : ["", "", "", ""]), c.scope]]),
+    ...(one ? [] : value.events.map((e) => [e.at, [clock(e.at), e.kind, e.text, "", "", "", "", "", "", e.operator || ""]])),
+  ].sort((a, b) => Date.parse(b[0]) - Date.parse(a[0])).map(([, row]) => row);
+  return [el("h2", {}, "Changes"), form("changes",
+    choice("since", "Within", [["10m", "ten minutes"], ["1h", "an hour"], ["24h", "a day"]], since), field("type", "Type", query.get("type")), field("name", "Name", one)),
+    value.from && el("p", { class: "muted" }, `The relay remembers all changes since ${value.from} only.`),
+    table("What changed, and what operators did", ["Time (UTC)", "Type", "Name", "Old", "New", "Clients", "Sent", "Accepted", "Rejected", "Scope"], rows),
+    one ? value.changes.map(changed) : el("p", { class: "muted" }, "A name leads to its differences.")].flat(3);
 }
 
 async function upstreams() {
@@ -199,7 +263,8 @@ async function draw(again) {
   const [path, query] = (location.hash.slice(1) || "/").split("?");
   const params = new URLSearchParams(query || "");
   const focused = document.activeElement;
-  if (again && (path !== "/" && (focused.matches("input, select") || getSelection().toString()))) return; // somebody is at work there
+  if (again && (path === "/search" || (path === "/resources" && !params.get("name")))) return; // the cache may hold a million names
+  if (again && (path !== "/" && (main.contains(focused) && focused.matches("a, input, select, pre") || getSelection().toString()))) return; // somebody is at work there
   let content;
   try {
     if (path === "/clients") content = await clients(params);
@@ -207,6 +272,8 @@ async function draw(again) {
     else if (path === "/rejections") content = await rejections();
     else if (path === "/resources") content = await resources(params);
     else if (path === "/upstreams") content = await upstreams();
+    else if (path === "/changes") content = await changes(params);
+    else if (path === "/search") content = await search(params);
     else content = overview();
   } catch (e) {
     content = [el("p", { class: "problem", role: "alert" }, e.message)];
@@ -260,6 +327,15 @@ document.getElementById("token").addEventListener("submit", (e) => {
   sessionStorage.setItem("token", document.getElementById("secret").value);
   document.getElementById("secret").value = "";
   draw(false);
+});
+document.getElementById("find").addEventListener("submit", (e) => {
+  e.preventDefault();
+  location.hash = "#/search?" + new URLSearchParams({ search: document.getElementById("wanted").value });
+});
+addEventListener("keydown", (e) => {
+  if (e.key !== "/" || e.ctrlKey || e.altKey || e.metaKey || e.target.matches("input, select, textarea")) return;
+  e.preventDefault();
+  document.getElementById("wanted").focus();
 });
 addEventListener("hashchange", () => draw(false));
 draw(true);
