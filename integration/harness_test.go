@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,11 +13,11 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/gocontrolplane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/parallel"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/relay"
 	"go.uber.org/goleak"
@@ -111,50 +110,11 @@ func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Conf
 	t.Helper()
 	cfg := testConfig(t, change, planes)
 	log := new(logtest.Text)
-	r, err := relay.New(cfg, relay.Options{
+	r := relays.Run(t, cfg, relay.Options{
 		Version: "test", Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin := ports.Listen(t)
-	r.ServeREST(rest)
-	for _, l := range cfg.Server.Listeners {
-		lis, err := sockets.Listen(t.Context(), l.Listen, l.SocketMode.Std())
-		if err == nil {
-			err = r.ServeListener(l.Name, lis)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if cfg.Peers.Listen != "" {
-		lis, err := sockets.Listen(t.Context(), cfg.Peers.Listen, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.ServePeers(lis)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	tr := &testRelay{
-		addr: xds.Addr().String(), admin: "http://" + admin.Addr().String(), rest: rest.Addr().String(), log: log, force: make(chan struct{}),
-		relay: r, config: cfg,
-	}
-	go func() { done <- r.Run(ctx, tr.force, xds, admin) }()
-	stopped := false
-	tr.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("relay: %v", err)
-		}
-	}
-	t.Cleanup(tr.stop)
-	return tr
+	}, relays.Listeners{XDS: xds, REST: rest})
+	t.Cleanup(r.Stop)
+	return &testRelay{addr: r.XDS, admin: "http://" + r.Admin, rest: r.REST, log: log, stop: r.Stop, force: r.Force, relay: r.Relay, config: cfg}
 }
 
 // get reads a page of the admin port.

@@ -1,10 +1,8 @@
 package relay_test
 
 import (
-	"context"
 	"crypto/tls"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,42 +10,16 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
-// running is a relay that serves clients that poll.
-type running struct {
-	admin, rest string
-	end         func() error // as a signal does; gives what Run ended with
-}
-
-func runREST(t *testing.T, cfg *config.Config) *running {
+func runREST(t *testing.T, cfg *config.Config) *relays.Running {
 	t.Helper()
-	r, err := relay.New(cfg, relay.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ports [3]net.Listener
-	for i := range ports {
-		if ports[i], err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.ServeREST(ports[2])
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx, nil, ports[0], ports[1]) }()
-	ended := false
-	end := func() error {
-		if ended {
-			return nil
-		}
-		ended = true
-		cancel()
-		return <-done
-	}
-	t.Cleanup(func() { _ = end() })
-	return &running{admin: "http://" + ports[1].Addr().String(), rest: ports[2].Addr().String(), end: end}
+	r := relays.Run(t, cfg, relay.Options{}, relays.Listeners{REST: ports.Listen(t)})
+	t.Cleanup(r.Stop)
+	return r
 }
 
 // got is an answer.
@@ -113,9 +85,9 @@ func TestREST_VAR5(t *testing.T) {
 				cfg.Server.TLS.ClientCAFile = folder.PutCA("ca", ca)
 			}
 			r := runREST(t, cfg)
-			transport, url := &http.Transport{Protocols: protocols(tt.two)}, "http://"+r.rest
+			transport, url := &http.Transport{Protocols: protocols(tt.two)}, "http://"+r.REST
 			if tt.tls {
-				url = "https://" + r.rest
+				url = "https://" + r.REST
 				transport.TLSClientConfig = &tls.Config{RootCAs: ca.Pool(), ServerName: "relay", MinVersion: tls.VersionTLS12}
 			}
 			if tt.presented {
@@ -132,7 +104,7 @@ func TestREST_VAR5(t *testing.T) {
 			case answer.code != http.StatusNotModified || (answer.protocol == 2) != tt.two:
 				t.Errorf("%+v", answer)
 			}
-			page, err := ask(t, new(http.Transport), http.MethodGet, r.admin+"/metrics")
+			page, err := ask(t, new(http.Transport), http.MethodGet, "http://"+r.Admin+"/metrics")
 			if want := map[bool]string{false: "0", true: "1"}[tt.tls && !tt.refused]; err != nil || !strings.Contains(page.body, `xdsrelay_admission_seconds_count{work="handshake"} `+want) {
 				t.Errorf("LIM-1: the handshake was not among those that take turns: %v", err)
 			}
@@ -153,11 +125,11 @@ func TestREST_OPS4(t *testing.T) {
 	}
 	poll := make(chan outcome, 1)
 	go func() {
-		answer, err := ask(t, new(http.Transport), http.MethodPost, "http://"+r.rest+endpointsPath)
+		answer, err := ask(t, new(http.Transport), http.MethodPost, "http://"+r.REST+endpointsPath)
 		poll <- outcome{answer, err}
 	}()
 	shown := func() bool {
-		page, err := ask(t, &http.Transport{DisableKeepAlives: true}, http.MethodGet, r.admin+"/clients?node=n")
+		page, err := ask(t, &http.Transport{DisableKeepAlives: true}, http.MethodGet, "http://"+r.Admin+"/clients?node=n")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,13 +144,11 @@ func TestREST_OPS4(t *testing.T) {
 			t.Fatalf("the poll is not held: %+v", o)
 		}
 	}
-	if err := r.end(); err != nil {
-		t.Errorf("Run ended with %v", err)
-	}
+	r.Stop()
 	if o := <-poll; o.err != nil || o.answer.code != http.StatusNotModified {
 		t.Errorf("the poll got %+v", o)
 	}
-	if _, err := ask(t, new(http.Transport), http.MethodPost, "http://"+r.rest+endpointsPath); err == nil {
+	if _, err := ask(t, new(http.Transport), http.MethodPost, "http://"+r.REST+endpointsPath); err == nil {
 		t.Error("somebody listens still")
 	}
 }

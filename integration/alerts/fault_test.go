@@ -30,6 +30,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/tokens"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
@@ -238,21 +239,9 @@ func newSite(t *testing.T, configure func(*site)) *site {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := relay.New(c, relay.Options{Version: "test", Log: slog.New(slog.DiscardHandler), Memory: int64(c.Limits.Memory)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	xds, admin := ports.Listen(t), ports.Listen(t)
-	s.relay, s.addr, s.admin = r, xds.Addr().String(), admin.Addr().String()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx, make(chan struct{}), xds, admin) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("relay: %v", err)
-		}
-	})
+	r := relays.Run(t, c, relay.Options{Version: "test", Log: slog.New(slog.DiscardHandler), Memory: int64(c.Limits.Memory)}, relays.Listeners{})
+	t.Cleanup(r.Stop)
+	s.relay, s.addr, s.admin = r.Relay, r.XDS, r.Admin
 	return s
 }
 

@@ -4,14 +4,13 @@
 package behaviours
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
-	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 	"github.com/xdsrelay/xdsrelay/relay"
 	"go.uber.org/goleak"
@@ -61,21 +60,9 @@ func startRelay(t *testing.T, up config.APIType, addr string, change ...func(*co
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := relay.New(cfg, relay.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	xds, admin := ports.Listen(t), ports.Listen(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx, make(chan struct{}), xds, admin) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("relay: %v", err)
-		}
-	})
-	return xds.Addr().String()
+	r := relays.Run(t, cfg, relay.Options{Version: "test", Log: slog.New(slog.DiscardHandler)}, relays.Listeners{})
+	t.Cleanup(r.Stop)
+	return r.XDS
 }
 
 // until waits for what must happen; state tells how things stand if it does not.

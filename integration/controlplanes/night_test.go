@@ -21,6 +21,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 	"github.com/xdsrelay/xdsrelay/relay"
 	"github.com/xdsrelay/xdsrelay/upstream"
 )
@@ -116,20 +117,11 @@ func startNight(t *testing.T, s *subject, plane controlPlane) *night {
 	n := &night{t: t, registry: prometheus.NewRegistry(), admin: bufconn.Listen(64 << 10), log: new(logtest.Text), began: time.Now()}
 	n.bridge = newBridge(plane.addr(), func() bool { return n.figures()["xdsrelay_upstream_unanswered_seconds"] > 0 })
 	n.bridge.awake.Store(true)
-	r, err := relay.New(c, relay.Options{
-		Version: "test", Registry: n.registry, Log: slog.New(slog.NewTextHandler(n.log, nil)), Dial: upstream.Dial{Connect: n.bridge.connect},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	xds := bufconn.Listen(64 << 10)
-	ctx, cancel := context.WithCancel(context.Background())
+	r := relays.Run(t, c, relay.Options{
+		Version: "test", Registry: n.registry, Log: slog.New(slog.NewTextHandler(n.log, nil)), Dial: upstream.Dial{Connect: n.bridge.connect},
+	}, relays.Listeners{XDS: xds, Admin: n.admin})
 	var running sync.WaitGroup
-	running.Go(func() {
-		if err := r.Run(ctx, make(chan struct{}), xds, n.admin); err != nil {
-			t.Errorf("relay: %v", err)
-		}
-	})
 	clients, leave := context.WithCancel(context.Background())
 	for i := range 3 {
 		client := newNightClient(t, s.node(i), xds, creds)
@@ -138,7 +130,7 @@ func startNight(t *testing.T, s *subject, plane controlPlane) *night {
 	}
 	n.end = func() {
 		leave()
-		cancel()
+		r.Stop()
 		running.Wait()
 	}
 	t.Cleanup(func() {

@@ -1,7 +1,6 @@
 package controlplanes
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
@@ -36,25 +36,14 @@ func startRelay(t *testing.T, recipe, addr string, change func(*config.Config)) 
 		t.Fatal(err)
 	}
 	log := new(logtest.Text)
-	it, err := relay.New(c, relay.Options{Version: "test", Log: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	xds, rest, admin := ports.Listen(t), ports.Listen(t), ports.Listen(t)
-	it.ServeREST(rest)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- it.Run(ctx, make(chan struct{}), xds, admin) }()
+	r := relays.Run(t, c, relay.Options{Version: "test", Log: slog.New(slog.NewTextHandler(log, nil))}, relays.Listeners{REST: ports.Listen(t)})
 	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("relay: %v", err)
-		}
+		r.Stop()
 		if t.Failed() {
 			t.Logf("the relay logged:\n%s", log)
 		}
 	})
-	return &relayRun{addr: xds.Addr().String(), rest: rest.Addr().String(), admin: "http://" + admin.Addr().String()}
+	return &relayRun{addr: r.XDS, rest: r.REST, admin: "http://" + r.Admin}
 }
 
 // sessions counts the scopes that have clients, and the streams of all scopes to the control

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 	"github.com/xdsrelay/xdsrelay/relay"
 	"go.yaml.in/yaml/v3"
 )
@@ -49,7 +50,7 @@ func child(file string) error {
 	it.ServeREST(listeners[1])
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := serveListeners(ctx, it, cfg); err != nil {
+	if err := relays.Listen(ctx, it, cfg); err != nil {
 		return err
 	}
 	return it.Run(ctx, nil, listeners[0], listeners[2])

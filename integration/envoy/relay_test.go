@@ -1,17 +1,15 @@
 package envoy
 
 import (
-	"context"
 	"log/slog"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
-	"github.com/xdsrelay/xdsrelay/internal/sockets"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/logtest"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/ports"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 	"github.com/xdsrelay/xdsrelay/relay"
 )
 
@@ -74,47 +72,9 @@ func (r *relayProcess) run(xds, rest, admin net.Listener) {
 		r.runChild(xds, rest, admin)
 		return
 	}
-	it, err := relay.New(r.config, relay.Options{
+	r.stop = relays.Run(r.t, r.config, relay.Options{
 		Version: "test", Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	it.ServeREST(rest)
-	ctx, cancel := context.WithCancel(context.Background())
-	if err := serveListeners(ctx, it, r.config); err != nil {
-		cancel()
-		r.t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- it.Run(ctx, make(chan struct{}), xds, admin) }()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			r.t.Errorf("relay: %v", err)
-		}
-	})
-}
-
-// serveListeners opens the listeners of a configuration that no file was passed on for.
-func serveListeners(ctx context.Context, it *relay.Relay, c *config.Config) error {
-	for _, l := range c.Server.Listeners {
-		lis, err := sockets.Listen(ctx, l.Listen, l.SocketMode.Std())
-		if err == nil {
-			err = it.ServeListener(l.Name, lis)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if c.Peers.Listen == "" {
-		return nil
-	}
-	lis, err := sockets.Listen(ctx, c.Peers.Listen, 0)
-	if err == nil {
-		it.ServePeers(lis)
-	}
-	return err
+	}, relays.Listeners{XDS: xds, REST: rest, Admin: admin}).Stop
 }
 
 // restart ends the relay, and has another one come at the same addresses that knows

@@ -102,6 +102,7 @@ var mayImport = map[string][]string{
 	"internal/testkit/parallel":       nil,
 	"internal/testkit/plane":          {"internal/testkit/ports", helpers},
 	"internal/testkit/ports":          {"internal/testkit/wait"},
+	"internal/testkit/relays":         {"config", "relay", "internal/sockets", "internal/testkit/ports"},
 	"internal/testkit/tokens":         nil,
 	"internal/testkit/traffic":        nil,
 	"internal/testkit/wait":           nil,
