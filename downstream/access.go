@@ -5,10 +5,9 @@ import (
 	"github.com/xdsrelay/xdsrelay/downstream/delivery"
 	"github.com/xdsrelay/xdsrelay/internal/wire"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
-var errNarrowed = status.Error(codes.Unavailable, "the configuration changed what this client may get: connect again")
+var errNarrowed = Moved("the configuration changed what this client may get: connect again")
 
 // differs reports whether the client may get other names of a type by other routes.
 func differs(now, next Routes, typeURL string) bool {

@@ -105,7 +105,7 @@ func (st *stream) why(c *closing, err error) Why {
 	switch {
 	case err == ErrRetired: //nolint:errorlint // the very error
 		return WhyAge
-	case err == errMoved, err == errPassed: //nolint:errorlint // the very error
+	case isMoved(err):
 		return WhyMoved
 	case err == ErrDraining, isClosed(c.stopped), isClosed(c.drained) && st.cutOff(err): //nolint:errorlint // the very error
 		return WhyDrain

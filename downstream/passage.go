@@ -33,7 +33,7 @@ type Passage interface {
 func (s *Server) PassBy(p Passage) { s.shared.passage = p }
 
 // errPassed has a client come again, and be served 1:1.
-var errPassed = status.Error(codes.Unavailable, "the client is served 1:1 from now on: connect again")
+var errPassed = Moved("the client is served 1:1 from now on: connect again")
 
 // Through is a stream for a Passage. It has a place among the streams, and ends without a first request.
 type Through struct {
@@ -113,6 +113,8 @@ func (t *Through) Ended(st Status, err error) {
 		x.Why = WhyUnserved
 	}
 	switch {
+	case isMoved(err):
+		x.Why = WhyMoved
 	case err == ErrRetired: //nolint:errorlint // the very error
 		x.Why = WhyAge
 	case err == ErrDraining, isClosed(t.server.closing.stopped): //nolint:errorlint // the very error

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,23 @@ import (
 // A client that may not present its node by the new plan, or that the plan gives no scope, is ended at once, with
 // PERMISSION_DENIED.
 
-var errMoved = status.Error(codes.Unavailable, "the configuration changed where resources of this stream come from: connect again")
+var errMoved = Moved("the configuration changed where resources of this stream come from: connect again")
+
+// movedError ends the stream of a client that is to come again, since the configuration changed for it.
+type movedError struct{ text string }
+
+// Moved makes the status with which such a stream ends. Among those that are gone the stream has the reason [WhyMoved].
+func Moved(text string) error { return &movedError{text} }
+
+func (e *movedError) Error() string { return e.text }
+
+// GRPCStatus is what the status package asks errors for.
+func (e *movedError) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.text) }
+
+func isMoved(err error) bool {
+	_, is := errors.AsType[*movedError](err)
+	return is
+}
 
 // plans counts the plans that were in force.
 type plans struct {

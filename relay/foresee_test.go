@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xdsrelay/xdsrelay/config"
+	"github.com/xdsrelay/xdsrelay/downstream"
 )
 
 // What a reload would do is what it does: the clients end that it would move or refuse, and nobody else. To ask changes nothing.
@@ -123,6 +124,11 @@ func TestForesee_AGG1_ACC2(t *testing.T) {
 					ends := slices.ContainsFunc(slices.Concat(tt.moved, tt.refused), func(s string) bool { return strings.HasPrefix(s, node+" ") })
 					if ends != (len(ended) > 0) {
 						t.Errorf("AGG-1: the stream of %s ended: %t, want %t", node, !ends, ends)
+					}
+				}
+				for _, x := range b.relay.server.Gone() {
+					if moved := slices.ContainsFunc(tt.moved, func(s string) bool { return strings.HasPrefix(s, x.Node+" ") }); moved && x.Why != downstream.WhyMoved {
+						t.Errorf("AGG-1: %s was moved, and is said to be gone because of %q: %s", x.Node, x.Why, x.Reason)
 					}
 				}
 			})

@@ -153,9 +153,9 @@ func (s *Server) Count() map[string]int {
 // The statuses of streams that a change ends.
 var (
 	// ErrCached has a client come again that is served from the cache.
-	ErrCached = status.Error(codes.Unavailable, "the client is not served 1:1 any more: connect again")
+	ErrCached = downstream.Moved("the client is not served 1:1 any more: connect again")
 	// ErrMoved has a client come again, and be found where it belongs.
-	ErrMoved = status.Error(codes.Unavailable, "the client belongs elsewhere now, or its control plane is reached in another way: connect again")
+	ErrMoved = downstream.Moved("the client belongs elsewhere now, or its control plane is reached in another way: connect again")
 	// ErrNarrowed has a client come again whose access rules have changed.
-	ErrNarrowed = status.Error(codes.Unavailable, "what the client may have has changed: connect again")
+	ErrNarrowed = downstream.Moved("what the client may have has changed: connect again")
 )
