@@ -1,7 +1,5 @@
 package cache
 
-import "github.com/xdsrelay/xdsrelay/keyer"
-
 // Name is a resource name, a glob or "*" as a client says it.
 type Name struct {
 	Spelling string // to the letter; what the client is answered with (NAME-4). "*" may be spelled "" (SUB-4).
@@ -21,9 +19,6 @@ func (k Kind) String() string { return [...]string{"wildcard", "named"}[k] }
 
 // Wildcard is the name under which a type is subscribed to as a whole (SUB-1).
 const Wildcard = "*"
-
-// IsCollection reports whether a key is that of a collection: "*", or a glob.
-func IsCollection(key string) bool { return key == Wildcard || keyer.IsGlob(key) }
 
 // tableKey names a table within its store.
 type tableKey struct {

@@ -21,8 +21,6 @@ type dialect interface {
 	// it was given to subscribe. That says what subscribe had put off before begin.
 	begin()
 	flush() []request
-	// owes reports whether something of a type is put off.
-	owes(typeURL string) bool
 	// answer is the ACK of a response, or its NACK if reason is not nil (STR-8, ACK-2).
 	// It is called for each response once, in their order for each type. Without a
 	// request there is none that would not mean something else too.
@@ -104,7 +102,6 @@ func (d *deltaDialect) subscribe(sub wire.Subscription, reserved, limit int) []r
 
 func (*deltaDialect) begin()           {}
 func (*deltaDialect) flush() []request { return nil }
-func (*deltaDialect) owes(string) bool { return false }
 
 // answer carries no version: the nonce says it all.
 func (d *deltaDialect) answer(e envelope, reason error) request {

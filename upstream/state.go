@@ -228,6 +228,7 @@ func (d *stateDialect) flush() (out []request) {
 	return out
 }
 
+// owes reports whether something of a type is put off.
 func (d *stateDialect) owes(typeURL string) bool {
 	_, owed := d.owed[typeURL]
 	return owed

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -45,20 +44,6 @@ func (m *mentions) at(name string) *mentions {
 		return m
 	}
 	return m.below[name]
-}
-
-// paths lists the mentioned fields, sorted.
-func (m *mentions) paths() []string {
-	if m.whole {
-		return []string{""}
-	}
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(m.below)) {
-		for _, below := range m.below[name].paths() {
-			list = append(list, strings.TrimSuffix(name+"."+below, "."))
-		}
-	}
-	return list
 }
 
 // nodePaths gives the paths of what a term looks at in the node.
@@ -164,14 +149,4 @@ func replaced(field string) []string {
 		return path[:1]
 	}
 	return path
-}
-
-// Mentioned lists the fields of a node that tell the clients of a rule apart, or from
-// those of other rules, as [Set.Unmentioned] has them; "node" is all of them.
-func (s *Set) Mentioned(rule string) []string {
-	paths := s.mentioned(rule).paths()
-	if len(paths) == 1 && paths[0] == "" {
-		return []string{varNode}
-	}
-	return paths
 }
