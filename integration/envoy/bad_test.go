@@ -44,6 +44,12 @@ func badScenarios() []scenario {
 		name: "3 of 100 clusters become invalid, several responses", proves: "ACK-3", forms: inParts,
 		behaviour: several, play: func(w *world) { badSteady(w, invalid) },
 	}, {
+		name: "clusters become refused, streams break, clusters change", proves: "ACK-3 RES-11", forms: adsForms,
+		behaviour: plane.GoControlPlane(), play: func(w *world) { badThenBack(w, refused) },
+	}, {
+		name: "clusters become invalid, streams break, clusters change", proves: "ACK-3 RES-11", forms: adsForms,
+		behaviour: plane.GoControlPlane(), play: func(w *world) { badThenBack(w, invalid) },
+	}, {
 		name: "a listener whose address another listener has", proves: "ACK-3", forms: everyForm,
 		behaviour: plane.GoControlPlane(), play: inTheWay,
 	}, {
@@ -166,6 +172,25 @@ func badSteady(w *world, spoil func(*clusterv3.Cluster, int)) {
 	w.plane.Set(hundred(a, 2*time.Second, good)...)
 	for _, e := range both {
 		w.awaitClusters(e, 100, 2*time.Second)
+	}
+}
+
+// badThenBack has the streams of an Envoy end that rejected clusters: it is to ask for clusters on its next stream
+// (envoyproxy/envoy#34334).
+func badThenBack(w *world, spoil func(*clusterv3.Cluster, int)) {
+	a := w.backend("a")
+	timeout := time.Second
+	w.plane.Set(hundred(a, timeout, good)...)
+	e := w.envoy("back")
+	w.awaitClusters(e, 100, timeout)
+	for _, d := range w.disturbances() {
+		before := rejected(e)
+		w.plane.Set(hundred(a, timeout+time.Second, spoil)...)
+		w.need(soon, "the Envoy rejects", func() bool { return rejected(e) > before })
+		w.suffer(d, e)
+		timeout += 2 * time.Second
+		w.plane.Set(hundred(a, timeout, good)...)
+		w.need(soon, "the Envoy has all clusters after "+d.what, func() bool { return inUse(e, timeout) == 100 })
 	}
 }
 

@@ -47,6 +47,7 @@ func directFaults() []fault {
 		beats    = "the Envoy treats a list of heartbeats as an empty list"
 		sent     = "the control plane takes a rejected listener for one that the Envoy has, and does not send it again when its cluster is there"
 		early    = "requests fail: the Envoy has the new route before the new cluster serves"
+		paused   = "an Envoy that comes back while a cluster warms asks for no clusters until that has its endpoints, or until their initial_fetch_timeout"
 		failing  = "requests fail: the old cluster is gone before the new one serves"
 	)
 	delta := []form{deltaADS, deltaPerType}
@@ -67,6 +68,7 @@ func directFaults() []fault {
 		{scenario: "a listener whose address another listener has", forms: delta, seen: notAgain},
 		{scenario: "15 listeners, each before its cluster", forms: delta, seen: sent},
 		{scenario: "clusters change while one warms for ever", forms: []form{deltaADS, stateADS}, seen: withheld},
+		{scenario: "a cluster warms for ever, streams break, clusters change", forms: []form{deltaADS, stateADS}, seen: paused},
 		{scenario: "ttl, renewed by heartbeats", forms: []form{stateADS, statePerType}, seen: beats},
 		{
 			scenario: "cluster, endpoints and route replaced at once", forms: []form{deltaADS, stateADS},
@@ -85,11 +87,13 @@ func relayFaults() []fault {
 		unknown = "requests fail: the list of clusters lacks the old one, which a relay that restarted without a disk does not have, and the Envoy drops it before it has the new route"
 		apart   = "requests may fail: each stream of an Envoy comes back at a time of its own, and routes wait for its other streams no longer than server.warm_wait"
 		earlier = "requests fail if the control plane removes the old cluster before the Envoy's stream of clusters is back: the relay keeps a removed cluster for the lists of clients that are connected then"
+		paused  = "an Envoy that comes back to a relay while a cluster warms asks for no clusters until that has its endpoints, or until their initial_fetch_timeout"
 		polls   = "requests fail: polls of different types are independent of each other, and a poll for routes is answered although the client has not polled for the endpoints of the new cluster"
 	)
 	gone, beside := "the server restarts, a route moved to a new cluster meanwhile", "the server restarts, a route moved to a new cluster meanwhile, beside the old one"
 	disk := "the relay restarts from its disk, a route moved to a new cluster meanwhile"
 	return []fault{
+		{scenario: "a cluster warms for ever, streams break, clusters change", forms: adsForms, requirement: "RES-11", seen: paused},
 		{scenario: gone, forms: []form{stateADS, stateOnDelta, statePerType}, requirement: "ADS-4", seen: unknown, sometimes: true},
 		{scenario: gone, forms: []form{deltaPerType}, requirement: "WARM-4", seen: apart, sometimes: true},
 		{scenario: beside, forms: []form{deltaPerType, statePerType}, requirement: "WARM-4", seen: apart, sometimes: true},

@@ -14,6 +14,9 @@ func warmingScenarios() []scenario {
 	return []scenario{{
 		name: "clusters change while one warms for ever", proves: "ADS-2 WARM-4", forms: everyForm,
 		behaviour: plane.GoControlPlane(), fetch: forever, play: changesWhileWarming,
+	}, {
+		name: "a cluster warms for ever, streams break, clusters change", proves: "ADS-2 RES-11", forms: adsForms,
+		behaviour: plane.GoControlPlane(), fetch: forever, play: backWhileWarming,
 	}}
 }
 
@@ -43,4 +46,25 @@ func changesWhileWarming(w *world) {
 	w.plane.Set(endpoints("cold", b))
 	w.within(prompt, "the cluster that warmed", active(e, "cold"))
 	w.unscathed(e)
+}
+
+// backWhileWarming has the streams of an Envoy end that withholds its acknowledgement of clusters since one warms: it is
+// to ask for clusters on its next stream (envoyproxy/envoy#36951), and does so at the latest when none warms any more.
+func backWhileWarming(w *world) {
+	a := w.backend("a")
+	w.plane.Set(envoyproc.Static("one", a))
+	e := w.envoy("back")
+	w.need(soon, "the Envoy has a cluster", active(e, "one"))
+	w.plane.Set(w.cluster("cold"))
+	w.need(soon, "the cluster without endpoints warms", func() bool { return len(e.WarmingClusters()) > 0 })
+	var last string
+	for i, d := range w.disturbances() {
+		w.suffer(d, e)
+		last = fmt.Sprint("after-", i)
+		w.plane.Set(envoyproc.Static(last, a))
+		w.within(prompt, "the Envoy has a new cluster after "+d.what, active(e, last))
+	}
+	w.plane.Set(endpoints("cold", a))
+	w.need(soon, "the cluster that warmed", active(e, "cold"))
+	w.need(soon, "the Envoy has the new clusters when none warms any more", active(e, last))
 }
