@@ -14,5 +14,5 @@
 // control planes would hold (judge_test.go), and each disk what the relay holds
 // (inspect_test.go). Some things must hold at all times: see there.
 //
-// All of it is in tests. CONTRIBUTING.md says how to play seeds.
+// All of it is in tests. integration/README.md says how to play seeds.
 package simulate
