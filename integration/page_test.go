@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,9 +18,13 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/downstream"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/internal/xdsclient"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
@@ -113,6 +118,38 @@ func clusterAt(name, version string) plane.Resource {
 	return plane.Resource{Name: name, TypeURL: clusterType, Payload: &anypb.Any{TypeUrl: clusterType, Value: contents(clusterType, name, version, "")}}
 }
 
+// overview is what the browser sees first.
+type overview struct {
+	Verdict  string
+	Problems []string
+}
+
+// names reports whether a problem has all of these words.
+func (o *overview) names(words ...string) bool {
+	return slices.ContainsFunc(o.Problems, func(p string) bool {
+		return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(p, w) })
+	})
+}
+
+func rejectAll(*xdsclient.Response) error { return errors.New("no such <i>filter</i>") }
+
+// follow has a client ask for something until it leaves.
+func follow(t *testing.T, r *testRelay, node string, judge func(*xdsclient.Response) error, typeURL string, names ...string) (c *xdsclient.Client, leave func()) {
+	t.Helper()
+	conn, err := xdsclient.Dial("passthrough:///"+r.addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = xdsclient.New(xdsclient.Options{Form: xdsclient.Incremental, Conn: conn, Node: &corev3.Node{Id: node}, OnResponse: judge})
+	c.Subscribe(typeURL, names...)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { _ = c.Follow(ctx, xdsclient.Backoff{}, nil); close(done) }() // ends with leave
+	leave = func() { cancel(); <-done; _ = conn.Close() }
+	t.Cleanup(leave)
+	return c, leave
+}
+
 // Operators find in a browser what is wrong, without knowing what they look for: a client that rejects, and one that waits
 // for a name that nobody serves. What is shown is what the admin port says, and changes by itself.
 func TestPage_ACC7_ACK7_SUR8(t *testing.T) {
@@ -123,22 +160,7 @@ func TestPage_ACC7_ACK7_SUR8(t *testing.T) {
 	p := newPlane(t)
 	p.Apply(plane.Change{Set: []plane.Resource{clusterOf("shop")}})
 	r := startRelay(t, nil, p.addr)
-	follow := func(node string, subscribe func(c *xdsclient.Client), judge func(*xdsclient.Response) error) (leave func()) {
-		conn, err := xdsclient.Dial("passthrough:///"+r.addr, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := xdsclient.New(xdsclient.Options{Form: xdsclient.Incremental, Conn: conn, Node: &corev3.Node{Id: node}, OnResponse: judge})
-		subscribe(c)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { _ = c.Follow(ctx, xdsclient.Backoff{}, nil); close(done) }() // ends with leave
-		leave = func() { cancel(); <-done; _ = conn.Close() }
-		t.Cleanup(leave)
-		return leave
-	}
-	clusters := func(c *xdsclient.Client) { c.Subscribe(clusterType) }
-	follow("good-<b>1</b>", clusters, nil)
+	follow(t, r, "good-<b>1</b>", nil, clusterType)
 	b := startBrowser(t, r.admin, screenshots)
 	var path string
 	if b.step("path", &path); path != "/ui/" {
@@ -146,10 +168,6 @@ func TestPage_ACC7_ACK7_SUR8(t *testing.T) {
 	}
 	b.say("next")
 
-	type overview struct {
-		Verdict  string
-		Problems []string
-	}
 	until := func(what string, is func(*overview) bool) {
 		t.Helper()
 		for end := time.Now().Add(patience); ; b.say("again") {
@@ -162,19 +180,16 @@ func TestPage_ACC7_ACK7_SUR8(t *testing.T) {
 			}
 		}
 	}
-	names := func(o *overview, node, word string) bool {
-		return slices.ContainsFunc(o.Problems, func(p string) bool { return strings.Contains(p, node) && strings.Contains(p, word) })
-	}
 	until("before", func(o *overview) bool { return o.Verdict == "All is well" })
 	b.say("again")
-	follow("rejecting", clusters, func(*xdsclient.Response) error { return errors.New("no such <i>filter</i>") })
-	gone := follow("waiting", func(c *xdsclient.Client) { c.Subscribe(endpointType, "nobody") }, nil)
+	follow(t, r, "rejecting", rejectAll, clusterType)
+	_, gone := follow(t, r, "waiting", nil, endpointType, "nobody")
 	until("both problems", func(o *overview) bool {
-		return names(o, "rejecting", "no such <i>filter</i>") && names(o, "waiting", "nobody") && o.Verdict == "2 problems"
+		return o.names("rejecting", "no such <i>filter</i>") && o.names("waiting", "nobody") && o.Verdict == "2 problems"
 	})
 	b.say("again")
 	gone()
-	until("one has gone", func(o *overview) bool { return o.Verdict == "1 problem" && names(o, "rejecting", "") })
+	until("one has gone", func(o *overview) bool { return o.Verdict == "1 problem" && o.names("rejecting") })
 	b.say("next")
 
 	var client struct {
@@ -270,4 +285,80 @@ func changeRows(v admin.Changes) (rows [][]string) {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// slowly is a stream of a control plane that takes its time.
+type slowly struct {
+	grpc.ServerStream
+}
+
+// SendMsg implements grpc.ServerStream.
+func (s slowly) SendMsg(m any) error {
+	select {
+	case <-time.After(6 * time.Second):
+	case <-s.Context().Done():
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// The page names eight faults at once, to a browser that knows none of them: a client that has stopped, one that rejects, one on
+// an old version, one that asks for a name that nobody serves, a control plane that answers in six seconds, one that lost its
+// resources, a rule that fails, and a certificate that has run out.
+func TestPageNamesFaults_ACC7_ACK7_SUR2_SUR3_SUR8_AGG2(t *testing.T) {
+	authority, dir := pki.NewAuthority(t, "control planes"), pki.NewFolder(t)
+	slow := newPlane(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{authority.Server(planeHost)}})),
+		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			return handle(srv, slowly{s})
+		}))
+	const slowName = "xdstp://slow/envoy.config.cluster.v3.Cluster/x"
+	slow.Apply(plane.Change{Set: []plane.Resource{clusterOf(slowName)}})
+	p := newPlane(t)
+	fill := plane.Change{Set: []plane.Resource{clusterOf("shop")}}
+	var all plane.Change
+	for i := range 30 {
+		x := plane.Resource{Name: fmt.Sprint("l", i), TypeURL: listenerType}
+		all.Remove = append(all.Remove, plane.Key{TypeURL: x.TypeURL, Name: x.Name})
+		x.Payload = &anypb.Any{TypeUrl: listenerType, Value: contents(listenerType, x.Name, "1", "")}
+		fill.Set = append(fill.Set, x)
+	}
+	p.Apply(fill)
+	r := startRelay(t, func(c *config.Config) {
+		c.Aggregation.Rules = []config.Rule{{Name: "zones", Match: `node.id == "lost" && node.metadata.zone == "a"`, Scope: []string{}}}
+		u := &c.Upstreams[1]
+		u.Authorities, u.TLS = []string{"slow"}, &config.UpstreamTLS{CAFile: dir.PutCA("ca", authority), ServerName: planeHost}
+		u.TLS.CertFile, u.TLS.KeyFile = dir.PutPair("relay", authority.Client(relayName))
+	}, p.addr, slow.addr)
+	has := func(c *xdsclient.Client, typeURL string, n int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := c.Wait(ctx, func(c *xdsclient.Client) bool { return c.Len(typeURL) == n }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listening, _ := follow(t, r, "listening", nil, listenerType)
+	old, _ := follow(t, r, "old", nil, clusterType)
+	has(listening, listenerType, 30)
+	has(old, clusterType, 1)
+	old.HoldAcks(true)
+	stopped, _ := follow(t, r, "stopped", nil, clusterType)
+	stopped.HoldAcks(true)
+	follow(t, r, "rejecting", rejectAll, clusterType)
+	follow(t, r, "waiting", nil, endpointType, "nobody")
+	follow(t, r, "lost", nil, clusterType)
+	follow(t, r, "patient", nil, clusterType, slowName)
+	p.Apply(plane.Change{Set: []plane.Resource{clusterAt("shop", "2")}})
+	p.Apply(all)
+	dir.PutPair("relay", authority.Client(relayName, pki.Lifetime(-time.Minute)))
+
+	b := startBrowser(t, r.admin, t.TempDir())
+	b.step("path", nil)
+	b.say("next")
+	b.until("overview", func() (any, bool) {
+		var o overview
+		b.step("overview", &o)
+		return o, o.Verdict == "8 problems" && o.names("not acknowledged", "version 2, and still have version 1", "old") && o.names("not acknowledged", "stopped") &&
+			o.names("rejected", "rejecting", "no such <i>filter</i>") && o.names("name missing", "waiting", "nobody") &&
+			o.names("upstream slow", "plane-1") && o.names("emptied", "30", "lds") && o.names("rule fails", "zones", "lost") && o.names("certificate", "upstreams[1].tls.cert_file")
+	})
 }

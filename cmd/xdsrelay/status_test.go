@@ -100,6 +100,9 @@ func TestStatus(t *testing.T) {
 		return nil
 	}, resource.ClusterType, "*")
 	f.join(t, "asking", nil, resource.EndpointType, "nobody")
+	if _, asked := wait.Until(30*time.Second, func() bool { return len(p.Requests(resource.EndpointType)) > 0 }); !asked {
+		t.Fatal("the control plane was not asked for a name")
+	}
 	for _, c := range []*xdsclient.Client{fine, stopped} {
 		if err := c.Wait(t.Context(), func(c *xdsclient.Client) bool { return c.Len(resource.ClusterType) == 30 }); err != nil {
 			t.Fatal(err)

@@ -18,16 +18,14 @@ async function open(options) {
 
 async function say(step, value) {
   console.log(JSON.stringify({ step, value, complaints }));
-  await input.next();
+  const { value: word, done } = await input.next();
+  if (done) process.exit(0);
+  return word;
 }
 
 // again says what there is until it is told to go on: pages change by themselves.
 async function again(step, see) {
-  for (;;) {
-    console.log(JSON.stringify({ step, value: await see(), complaints }));
-    if ((await input.next()).value === "next") break;
-    await page.waitForTimeout(100);
-  }
+  while (await say(step, await see()) !== "next") await page.waitForTimeout(100);
 }
 
 const rows = (page, name) => page.getByRole("region", { name }).locator("tbody tr").evaluateAll((all) => all.map((r) => [...r.cells].map((c) => c.innerText.trim())));
