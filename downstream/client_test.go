@@ -1,17 +1,14 @@
 package downstream
 
 import (
-	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
 )
 
 type (
@@ -22,18 +19,9 @@ type (
 
 // client is a client's stream.
 type client struct {
-	h      *harness
+	inbox[response]
+
 	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-	cancel context.CancelFunc
-	acking bool // set before the first request
-
-	reading sync.WaitGroup
-
-	mu    sync.Mutex
-	got   []*response // since they were last taken
-	all   []*response
-	ended time.Time
-	err   error // what the stream ended with
 }
 
 // read begins to take responses.
@@ -79,40 +67,10 @@ func (c *client) nack(r *response, message string) {
 	}})
 }
 
-// take returns what came since the last time, once nothing more comes.
-func (c *client) take() []*response {
-	c.h.Helper()
-	c.h.quiet()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	got := c.got
-	c.got = nil
-	return got
-}
-
 // wants holds what came since the last time to what was to come, in order.
 func (c *client) wants(want ...string) []*response {
 	c.h.Helper()
-	got := c.take()
-	lines := make([]string, 0, len(got))
-	for _, r := range got {
-		lines = append(lines, tell(r))
-	}
-	if !slices.Equal(lines, want) {
-		c.h.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(lines, "\n\t"), strings.Join(want, "\n\t"))
-	}
-	return got
-}
-
-// endedWith holds how the stream ended to what was expected.
-func (c *client) endedWith(code codes.Code, part string) {
-	c.h.Helper()
-	c.h.quiet()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err == nil || grpcstatus.Code(c.err) != code || !strings.Contains(c.err.Error(), part) {
-		c.h.Errorf("stream ended with %v, want %v: …%s…", c.err, code, part)
-	}
+	return c.told(tell, want)
 }
 
 // holds is what a client holds that was sent these responses: versions by name.

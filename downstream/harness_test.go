@@ -194,7 +194,7 @@ func (h *harness) clientOn(conn *grpc.ClientConn) *client {
 	if err != nil {
 		h.Fatal(err)
 	}
-	c := &client{h: h, stream: stream, cancel: cancel}
+	c := &client{inbox: inbox[response]{h: h, cancel: cancel}, stream: stream}
 	h.shutdown = append(h.shutdown, func() {
 		cancel()
 		c.reading.Wait()

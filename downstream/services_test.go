@@ -129,7 +129,7 @@ func (h *harness) deltaOn(method string) *client {
 	if err != nil {
 		h.Fatal(err)
 	}
-	c := &client{h: h, stream: &grpc.GenericClientStream[request, response]{ClientStream: stream}, cancel: cancel}
+	c := &client{inbox: inbox[response]{h: h, cancel: cancel}, stream: &grpc.GenericClientStream[request, response]{ClientStream: stream}}
 	h.shutdown = append(h.shutdown, func() {
 		cancel()
 		c.reading.Wait()

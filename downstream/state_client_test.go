@@ -4,14 +4,12 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -31,20 +29,12 @@ func deltaADS() *variant { return &variant{deltaForm, &services[0]} }
 
 // stateClient is a client's stream of the state-of-the-world form.
 type stateClient struct {
-	h      *harness
+	inbox[stateResponseMsg]
+
 	stream grpc.ClientStream
-	cancel context.CancelFunc
-	acking bool // set before the first request
 	node   *corev3.Node
-
-	reading sync.WaitGroup
-
-	mu    sync.Mutex
-	got   []*stateResponseMsg
-	all   []*stateResponseMsg
-	names map[string][]string // by type URL, what it subscribes to
-	last  map[string]*stateResponseMsg
-	err   error
+	names  map[string][]string // by type URL, what it subscribes to
+	last   map[string]*stateResponseMsg
 }
 
 // state opens an aggregated stream that is read, and whose responses are
@@ -62,7 +52,7 @@ func (h *harness) stateOn(method string, acking bool) *stateClient {
 		h.Fatal(err)
 	}
 	c := &stateClient{
-		h: h, stream: stream, cancel: cancel, acking: acking, node: node("n"),
+		inbox: inbox[stateResponseMsg]{h: h, cancel: cancel, acking: acking}, stream: stream, node: node("n"),
 		names: map[string][]string{}, last: map[string]*stateResponseMsg{},
 	}
 	h.shutdown = append(h.shutdown, func() {
@@ -136,39 +126,10 @@ func (c *stateClient) nack(r *stateResponseMsg, message string) {
 	})
 }
 
-// take returns what came since the last time, once nothing more comes.
-func (c *stateClient) take() []*stateResponseMsg {
-	c.h.Helper()
-	c.h.quiet()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	got := c.got
-	c.got = nil
-	return got
-}
-
 // wants holds what came since the last time to what was to come, in order.
 func (c *stateClient) wants(want ...string) []*stateResponseMsg {
 	c.h.Helper()
-	got := c.take()
-	lines := make([]string, 0, len(got))
-	for _, r := range got {
-		lines = append(lines, c.tell(r))
-	}
-	if !slices.Equal(lines, want) {
-		c.h.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(lines, "\n\t"), strings.Join(want, "\n\t"))
-	}
-	return got
-}
-
-func (c *stateClient) endedWith(code codes.Code, part string) {
-	c.h.Helper()
-	c.h.quiet()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err == nil || grpcstatus.Code(c.err) != code || !strings.Contains(c.err.Error(), part) {
-		c.h.Errorf("stream ended with %v, want %v: …%s…", c.err, code, part)
-	}
+	return c.told(c.tell, want)
 }
 
 // tell writes a response in one line: name@version for what is in it, sorted, in

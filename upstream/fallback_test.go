@@ -24,6 +24,16 @@ func relayNode() *corev3.Node { return &corev3.Node{Id: "relay"} }
 // everyAPI are all variants.
 func everyAPI() []APIType { return append(APITypes(), REST) }
 
+// eachAPI tests all variants, each in a bubble of its own.
+func eachAPI(t *testing.T, test func(t *testing.T, api APIType)) {
+	t.Helper()
+	for _, api := range everyAPI() {
+		t.Run(string(api), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, api) })
+		})
+	}
+}
+
 // A server that falls silent, in whatever way, is left for the next one (SUR-2, UPS-1).
 func TestSUR2_TheSecondEndpointServes(t *testing.T) {
 	for _, api := range everyAPI() {
@@ -144,102 +154,94 @@ func TestSUR2_SilentWhenAClientAsks(t *testing.T) {
 // A better endpoint that comes back mute, or that comes and goes every five seconds, does not
 // cost a stream; one that answers and stands is returned to.
 func TestSUR2_LOC6_ReturnOnlyToOneThatAnswers(t *testing.T) {
-	for _, api := range everyAPI() {
-		t.Run(string(api), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFaulty(t)
-				a, b := f.plane("a:1", api), f.plane("b:1", api)
-				a.set("1", "x")
-				b.set("1", "x")
-				a.stop()
-				store, obs := wanting(api, "x"), &recorder{}
-				u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
-				s := run(t, u, store, obs)
-				until(func() bool { return store.has("x") })
-				opened := s.Status().Opened
-				undisturbed := func(what string) {
-					t.Helper()
-					if st := s.Status(); st.Opened != opened || st.Lost > 0 || st.State != StateConnected || st.EndpointChanges != 1 {
-						t.Errorf("%s: %+v", what, st)
-					}
-				}
-				for range 60 {
-					a.serve()
-					time.Sleep(5 * time.Second)
-					a.stop()
-					time.Sleep(5 * time.Second)
-				}
-				undisturbed("an endpoint that flaps")
-				a.mute.Store(true)
-				a.serve()
-				time.Sleep(10 * time.Minute)
-				undisturbed("a mute endpoint")
-				if x := u.Replicas()[0]; x.SilentSince.IsZero() || time.Since(x.SilentSince) > 10*time.Minute {
-					t.Errorf("the mute replica: %+v", x)
-				}
-				obs.locked(func() {
-					if len(obs.silent) < 5 {
-						t.Errorf("the mute endpoint was counted %d times in ten minutes", len(obs.silent))
-					}
-				})
-				a.mute.Store(false)
-				time.Sleep(2*DefaultFailbackInterval + stableAfter + time.Second)
-				synctest.Wait()
-				if st := s.Status(); st.EndpointChanges != 2 || st.State != StateConnected {
-					t.Errorf("an endpoint that answers: %+v", st)
-				}
-				if x := u.Replicas()[0]; !x.SilentSince.IsZero() {
-					t.Errorf("the replica that answers: %+v", x)
-				}
-			})
+	eachAPI(t, func(t *testing.T, api APIType) {
+		f := newFaulty(t)
+		a, b := f.plane("a:1", api), f.plane("b:1", api)
+		a.set("1", "x")
+		b.set("1", "x")
+		a.stop()
+		store, obs := wanting(api, "x"), &recorder{}
+		u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
+		s := run(t, u, store, obs)
+		until(func() bool { return store.has("x") })
+		opened := s.Status().Opened
+		undisturbed := func(what string) {
+			t.Helper()
+			if st := s.Status(); st.Opened != opened || st.Lost > 0 || st.State != StateConnected || st.EndpointChanges != 1 {
+				t.Errorf("%s: %+v", what, st)
+			}
+		}
+		for range 60 {
+			a.serve()
+			time.Sleep(5 * time.Second)
+			a.stop()
+			time.Sleep(5 * time.Second)
+		}
+		undisturbed("an endpoint that flaps")
+		a.mute.Store(true)
+		a.serve()
+		time.Sleep(10 * time.Minute)
+		undisturbed("a mute endpoint")
+		if x := u.Replicas()[0]; x.SilentSince.IsZero() || time.Since(x.SilentSince) > 10*time.Minute {
+			t.Errorf("the mute replica: %+v", x)
+		}
+		obs.locked(func() {
+			if len(obs.silent) < 5 {
+				t.Errorf("the mute endpoint was counted %d times in ten minutes", len(obs.silent))
+			}
 		})
-	}
+		a.mute.Store(false)
+		time.Sleep(2*DefaultFailbackInterval + stableAfter + time.Second)
+		synctest.Wait()
+		if st := s.Status(); st.EndpointChanges != 2 || st.State != StateConnected {
+			t.Errorf("an endpoint that answers: %+v", st)
+		}
+		if x := u.Replicas()[0]; !x.SilentSince.IsZero() {
+			t.Errorf("the replica that answers: %+v", x)
+		}
+	})
 }
 
 // In a night without a change the streams that were resumed stay silent, by right. Nothing
 // fails, and nothing is owed.
 func TestSUR2_QuietNight(t *testing.T) {
-	for _, api := range everyAPI() {
-		t.Run(string(api), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFaulty(t)
-				a, b := f.plane("a:1", api), f.plane("b:1", api)
-				a.set("1", "x", "y")
-				b.set("1", "x", "y")
-				store, out, obs := wanting(api, "x", "y"), new(Outages), &recorder{}
-				u := f.upstream(api, out, []string{"a:1"}, []string{"b:1"})
-				s := run(t, u, store, obs)
-				until(func() bool { return store.has("x") })
-				store.holdsAll()
-				a.stop()
-				a.serve()
-				until(func() bool {
-					return s.Status().State == StateConnected && s.Status().Endpoint != u.Replicas()[1].Endpoint
-				})
-				time.Sleep(time.Minute)
-				opened, asked := s.Status().Opened, a.asked.Load()
-				night := 24 * 60 // minutes
-				if api.PerType() {
-					night = 60 // they differ in the number of streams only
-				}
-				for range night {
-					time.Sleep(time.Minute)
-					if c := out.Contact(); !c.Unanswered.IsZero() || time.Since(c.Answered) > quietTime+time.Second {
-						t.Fatalf("contact %+v at %v", c, time.Now())
-					}
-				}
-				if st := s.Status(); st.Opened != opened || st.State != StateConnected || st.Endpoint != u.Replicas()[0].Endpoint {
-					t.Errorf("after the night: %+v", st)
-				}
-				obs.locked(func() {
-					if len(obs.silent)+obs.reused > 0 {
-						t.Errorf("silent %v, versions reused %d", obs.silent, obs.reused)
-					}
-				})
-				t.Log("streams and polls:", a.asked.Load()-asked)
-			})
+	eachAPI(t, func(t *testing.T, api APIType) {
+		f := newFaulty(t)
+		a, b := f.plane("a:1", api), f.plane("b:1", api)
+		a.set("1", "x", "y")
+		b.set("1", "x", "y")
+		store, out, obs := wanting(api, "x", "y"), new(Outages), &recorder{}
+		u := f.upstream(api, out, []string{"a:1"}, []string{"b:1"})
+		s := run(t, u, store, obs)
+		until(func() bool { return store.has("x") })
+		store.holdsAll()
+		a.stop()
+		a.serve()
+		until(func() bool {
+			return s.Status().State == StateConnected && s.Status().Endpoint != u.Replicas()[1].Endpoint
 		})
-	}
+		time.Sleep(time.Minute)
+		opened, asked := s.Status().Opened, a.asked.Load()
+		night := 24 * 60 // minutes
+		if api.PerType() {
+			night = 60 // they differ in the number of streams only
+		}
+		for range night {
+			time.Sleep(time.Minute)
+			if c := out.Contact(); !c.Unanswered.IsZero() || time.Since(c.Answered) > quietTime+time.Second {
+				t.Fatalf("contact %+v at %v", c, time.Now())
+			}
+		}
+		if st := s.Status(); st.Opened != opened || st.State != StateConnected || st.Endpoint != u.Replicas()[0].Endpoint {
+			t.Errorf("after the night: %+v", st)
+		}
+		obs.locked(func() {
+			if len(obs.silent)+obs.reused > 0 {
+				t.Errorf("silent %v, versions reused %d", obs.silent, obs.reused)
+			}
+		})
+		t.Log("streams and polls:", a.asked.Load()-asked)
+	})
 }
 
 // With one endpoint alone the session waits longer each time, so that a server that is slow to
@@ -277,95 +279,87 @@ func TestSUR2_OneEndpointAlone(t *testing.T) {
 // Of replicas of equal priority one falls silent: its scopes go to the other one, and not to
 // the next priority; those of the other one stay.
 func TestSUR2_SpreadReplicas(t *testing.T) {
-	for _, api := range everyAPI() {
-		t.Run(string(api), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFaulty(t)
-				planes := map[string]*livePlane{}
-				for _, host := range []string{"a:1", "b:1", "c:1"} {
-					planes[host] = f.plane(host, api)
-					planes[host].set("1", "x")
+	eachAPI(t, func(t *testing.T, api APIType) {
+		f := newFaulty(t)
+		planes := map[string]*livePlane{}
+		for _, host := range []string{"a:1", "b:1", "c:1"} {
+			planes[host] = f.plane(host, api)
+			planes[host].set("1", "x")
+		}
+		u := f.upstream(api, nil, []string{"a:1", "b:1"}, []string{"c:1"})
+		var sessions []*running
+		for i := range 10 {
+			store := wanting(api, "x")
+			s, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: string(rune('a' + i)), Store: store})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sessions = append(sessions, start(t, s))
+			until(func() bool { return store.has("x") })
+		}
+		prefix := strings.TrimSuffix(u.Replicas()[2].Endpoint, "c:1")
+		a := prefix + "a:1"
+		at := func(endpoint string) (n int) {
+			for _, s := range sessions {
+				if s.Status().Endpoint == endpoint {
+					n++
 				}
-				u := f.upstream(api, nil, []string{"a:1", "b:1"}, []string{"c:1"})
-				var sessions []*running
-				for i := range 10 {
-					store := wanting(api, "x")
-					s, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: string(rune('a' + i)), Store: store})
-					if err != nil {
-						t.Fatal(err)
-					}
-					sessions = append(sessions, start(t, s))
-					until(func() bool { return store.has("x") })
-				}
-				prefix := strings.TrimSuffix(u.Replicas()[2].Endpoint, "c:1")
-				a := prefix + "a:1"
-				at := func(endpoint string) (n int) {
-					for _, s := range sessions {
-						if s.Status().Endpoint == endpoint {
-							n++
-						}
-					}
-					return n
-				}
-				if n := at(a); n == 0 || n == len(sessions) {
-					t.Fatalf("%d of %d sessions are at the first replica", n, len(sessions))
-				}
-				planes["a:1"].mute.Store(true)
-				if took := until(func() bool { return at(a) == 0 }); took > 70*time.Second {
-					t.Errorf("left after %v", took)
-				}
-				time.Sleep(stableAfter + time.Second) // those that resume have nothing to hear
-				if n := at(prefix + "c:1"); n > 0 {
-					t.Errorf("%d sessions went to the next priority", n)
-				}
-				for _, s := range sessions {
-					if st := s.Status(); st.EndpointChanges > 1 || st.State != StateConnected {
-						t.Errorf("%+v", st)
-					}
-				}
-				if got := planes["b:1"].asked.Load(); got > 200 {
-					t.Errorf("%d streams or polls at the other replica", got)
-				}
-			})
-		})
-	}
+			}
+			return n
+		}
+		if n := at(a); n == 0 || n == len(sessions) {
+			t.Fatalf("%d of %d sessions are at the first replica", n, len(sessions))
+		}
+		planes["a:1"].mute.Store(true)
+		if took := until(func() bool { return at(a) == 0 }); took > 70*time.Second {
+			t.Errorf("left after %v", took)
+		}
+		time.Sleep(stableAfter + time.Second) // those that resume have nothing to hear
+		if n := at(prefix + "c:1"); n > 0 {
+			t.Errorf("%d sessions went to the next priority", n)
+		}
+		for _, s := range sessions {
+			if st := s.Status(); st.EndpointChanges > 1 || st.State != StateConnected {
+				t.Errorf("%+v", st)
+			}
+		}
+		if got := planes["b:1"].asked.Load(); got > 200 {
+			t.Errorf("%d streams or polls at the other replica", got)
+		}
+	})
 }
 
 // While the first endpoint is gone and the second one is mute, the one stream that is tried at a
 // time leaves the mute one among all that do. It goes on trying (UPS-2).
 func TestSUR2_UPS2_OneIsGoneAndTheOtherMute(t *testing.T) {
-	for _, api := range everyAPI() {
-		t.Run(string(api), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFaulty(t)
-				a, b := f.plane("a:1", api), f.plane("b:1", api)
-				a.set("1", "x")
-				u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
-				var stores []*memStore
-				for i := range 5 {
-					store := wanting(api, "x")
-					s, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: string(rune('a' + i)), Store: store})
-					if err != nil {
-						t.Fatal(err)
-					}
-					start(t, s)
-					stores = append(stores, store)
-					until(func() bool { return store.has("x") })
-					store.holdsAll()
-				}
-				b.mute.Store(true)
-				a.stop()
-				time.Sleep(time.Minute)
-				a.set("2", "x", "news")
-				a.serve()
-				for i, store := range stores {
-					if took := until(func() bool { return store.has("news") }); took > time.Minute {
-						t.Errorf("scope %d is served after %v", i, took)
-					}
-				}
-			})
-		})
-	}
+	eachAPI(t, func(t *testing.T, api APIType) {
+		f := newFaulty(t)
+		a, b := f.plane("a:1", api), f.plane("b:1", api)
+		a.set("1", "x")
+		u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
+		var stores []*memStore
+		for i := range 5 {
+			store := wanting(api, "x")
+			s, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: string(rune('a' + i)), Store: store})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start(t, s)
+			stores = append(stores, store)
+			until(func() bool { return store.has("x") })
+			store.holdsAll()
+		}
+		b.mute.Store(true)
+		a.stop()
+		time.Sleep(time.Minute)
+		a.set("2", "x", "news")
+		a.serve()
+		for i, store := range stores {
+			if took := until(func() bool { return store.has("news") }); took > time.Minute {
+				t.Errorf("scope %d is served after %v", i, took)
+			}
+		}
+	})
 }
 
 // While one endpoint is gone and the other one mute, one scope has waited in vain for the mute one. The next scope that
@@ -558,26 +552,22 @@ func TestSUR2_ServersWithOneStreamForANode(t *testing.T) {
 
 // A session that ends while its query has no answer leaves nothing that the control plane owes.
 func TestSUR2_EndWithAQuery(t *testing.T) {
-	for _, api := range everyAPI() {
-		t.Run(string(api), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, out := newFaulty(t), new(Outages)
-				a := f.plane("a:1", api)
-				a.set("1", "x")
-				store := wanting(api, "x")
-				s := run(t, f.upstream(api, out, []string{"a:1"}), store, nil)
-				until(func() bool { return store.has("x") })
-				store.holdsAll()
-				time.Sleep(time.Minute)
-				a.mute.Store(true)
-				until(func() bool { return !out.Contact().Unanswered.IsZero() })
-				_ = s.stop()
-				if c := out.Contact(); !c.Unanswered.IsZero() {
-					t.Errorf("after the session: %+v", c)
-				}
-			})
-		})
-	}
+	eachAPI(t, func(t *testing.T, api APIType) {
+		f, out := newFaulty(t), new(Outages)
+		a := f.plane("a:1", api)
+		a.set("1", "x")
+		store := wanting(api, "x")
+		s := run(t, f.upstream(api, out, []string{"a:1"}), store, nil)
+		until(func() bool { return store.has("x") })
+		store.holdsAll()
+		time.Sleep(time.Minute)
+		a.mute.Store(true)
+		until(func() bool { return !out.Contact().Unanswered.IsZero() })
+		_ = s.stop()
+		if c := out.Contact(); !c.Unanswered.IsZero() {
+			t.Errorf("after the session: %+v", c)
+		}
+	})
 }
 
 // panicsFirst is an asker that panics as often as fails says.
@@ -604,43 +594,39 @@ func (c askedBy) asker() asker { return panicsFirst{c.client.asker(), c.fails} }
 // A panic while a query is sent, or while it is answered, costs the query only: the next one
 // finds the server silent, and a better one good.
 func TestSUR2_SUR6_QueriesThatPanic(t *testing.T) {
-	for _, api := range everyAPI() {
-		t.Run(string(api), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFaulty(t)
-				a, b := f.plane("a:1", api), f.plane("b:1", api)
-				a.set("1", "x")
-				b.set("1", "x", "second")
-				store, caught := wanting(api, "x"), logs.NewPanics(nil, nil)
-				u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
-				session, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: "shared", Store: store, Panics: caught})
-				if err != nil {
-					t.Fatal(err)
-				}
-				fails := new(atomic.Int64)
-				r := session.source.(*remote)
-				r.client = askedBy{r.client, fails}
-				s := start(t, session)
-				until(func() bool { return store.has("x") })
-				store.holdsAll()
-				fails.Store(2)
-				if api != REST && until(func() bool { return fails.Load() < 0 }) >= 10*time.Minute { // polls need no queries
-					t.Fatal("no query follows one that panicked")
-				}
-				if st := s.Status(); st.State != StateConnected || st.Lost > 0 {
-					t.Errorf("after the panics: %+v", st)
-				}
-				fails.Store(1)
-				a.mute.Store(true)
-				until(func() bool { return store.has("second") })
-				fails.Store(1) // in the probe of the better one
-				a.mute.Store(false)
-				if took := until(func() bool { return s.Status().Endpoint == "passthrough:///a:1" || s.Status().Endpoint == "a:1" }); took >= 10*time.Minute {
-					t.Errorf("never back: %+v", s.Status())
-				}
-			})
-		})
-	}
+	eachAPI(t, func(t *testing.T, api APIType) {
+		f := newFaulty(t)
+		a, b := f.plane("a:1", api), f.plane("b:1", api)
+		a.set("1", "x")
+		b.set("1", "x", "second")
+		store, caught := wanting(api, "x"), logs.NewPanics(nil, nil)
+		u := f.upstream(api, nil, []string{"a:1"}, []string{"b:1"})
+		session, err := u.NewSession(SessionConfig{Node: relayNode(), Scope: "shared", Store: store, Panics: caught})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails := new(atomic.Int64)
+		r := session.source.(*remote)
+		r.client = askedBy{r.client, fails}
+		s := start(t, session)
+		until(func() bool { return store.has("x") })
+		store.holdsAll()
+		fails.Store(2)
+		if api != REST && until(func() bool { return fails.Load() < 0 }) >= 10*time.Minute { // polls need no queries
+			t.Fatal("no query follows one that panicked")
+		}
+		if st := s.Status(); st.State != StateConnected || st.Lost > 0 {
+			t.Errorf("after the panics: %+v", st)
+		}
+		fails.Store(1)
+		a.mute.Store(true)
+		until(func() bool { return store.has("second") })
+		fails.Store(1) // in the probe of the better one
+		a.mute.Store(false)
+		if took := until(func() bool { return s.Status().Endpoint == "passthrough:///a:1" || s.Status().Endpoint == "a:1" }); took >= 10*time.Minute {
+			t.Errorf("never back: %+v", s.Status())
+		}
+	})
 }
 
 // owing has a session at two servers that the test speaks for, the first of which was asked for clusters once. That stream

@@ -48,7 +48,6 @@ func (e *Envoy) Stat(name string) int64 {
 type Config struct {
 	Name           string `json:"name"`
 	ConnectTimeout string `json:"connect_timeout"`
-	StatPrefix     string `json:"stat_prefix"`
 
 	Version string `json:"-"`
 }

@@ -35,7 +35,6 @@ type Wire struct {
 	window map[uint32]int // bytes that may be sent: on a stream, and (0) on the connection
 	first  int            // of a stream
 	err    error          // of the reader, which is gone then
-	seen   map[http2.FrameType]int
 	resets map[http2.ErrCode]int
 	gone   []http2.ErrCode // of GOAWAY
 }
@@ -49,7 +48,7 @@ const largest = 16 << 10
 func Over(conn net.Conn) (*Wire, func(), error) {
 	w := &Wire{
 		conn: conn, Framer: http2.NewFramer(conn, conn), next: 1, first: 64<<10 - 1, window: map[uint32]int{0: 64<<10 - 1},
-		seen: make(map[http2.FrameType]int), resets: make(map[http2.ErrCode]int),
+		resets: make(map[http2.ErrCode]int),
 	}
 	w.more.L = &w.mu
 	w.encoder = hpack.NewEncoder(&w.headers)
@@ -90,7 +89,6 @@ func (w *Wire) read() {
 			w.mu.Unlock()
 			return
 		}
-		w.seen[f.Header().Type]++
 		switch f := f.(type) {
 		case *http2.GoAwayFrame:
 			w.gone = append(w.gone, f.ErrCode)
@@ -233,13 +231,6 @@ func (w *Wire) Reset() error {
 	delete(w.window, stream)
 	w.mu.Unlock()
 	return w.Framer.WriteRSTStream(stream, http2.ErrCodeCancel)
-}
-
-// Seen counts the frames of a type that the server has sent.
-func (w *Wire) Seen(t http2.FrameType) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.seen[t]
 }
 
 // Resets counts the streams that the server has reset, with a code.

@@ -20,16 +20,14 @@ import (
 type Package struct {
 	ImportPath string   `json:"ImportPath"`
 	Dir        string   `json:"Dir"`
-	Name       string   `json:"Name"`
 	GoFiles    []string `json:"GoFiles"` // without those of tests
-	DepOnly    bool     `json:"DepOnly"` // others import it, and nobody asked for it
 	Export     string   `json:"Export"`  // the file of the compiler's export data, with -export
 }
 
 // List asks "go list" with arguments in a folder of a module. With -deps in args packages come after those that they
 // import.
 func List(ctx context.Context, folder string, args ...string) ([]Package, error) {
-	const fields = "-json=ImportPath,Dir,Name,GoFiles,DepOnly,Export"
+	const fields = "-json=ImportPath,Dir,GoFiles,Export"
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", fields}, args...)...) //nolint:gosec // because its caller names the packages
 	cmd.Dir = folder
 	out, err := cmd.Output()

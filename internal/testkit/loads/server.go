@@ -32,14 +32,13 @@ type Server struct {
 	kill   chan struct{}  // closed to end all streams
 	nodes  []*corev3.Node // of all streams
 	tokens []string       // likewise: their authorization
-	under  map[string]uint64
 	faults []string
 }
 
 // New returns a server that asks for all clusters, at an interval.
 func New(interval time.Duration) *Server {
 	return &Server{
-		open: make(map[string]int), kill: make(chan struct{}), under: make(map[string]uint64),
+		open: make(map[string]int), kill: make(chan struct{}),
 		wants: &loadv3.LoadStatsResponse{SendAllClusters: true, LoadReportingInterval: durationpb.New(interval)},
 	}
 }
@@ -77,7 +76,7 @@ func (s *Server) StreamLoadStats(g loadv3.LoadReportingService_StreamLoadStatsSe
 				ended <- err
 				return
 			}
-			s.received(scope, r)
+			s.Book.Add(scope, r.GetClusterStats())
 		}
 	}()
 	select {
@@ -114,22 +113,6 @@ func (s *Server) closed(id string) {
 	s.open[id]--
 }
 
-func (s *Server) received(scope string, r *loadv3.LoadStatsRequest) {
-	s.Book.Add(scope, r.GetClusterStats())
-	if len(r.GetClusterStats()) == 0 {
-		return
-	}
-	var under uint64
-	for _, c := range r.GetClusterStats() {
-		for _, l := range c.GetUpstreamLocalityStats() {
-			under += l.GetTotalRequestsInProgress()
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.under[scope] = under
-}
-
 // Want changes what streams are asked for that are opened from now on.
 func (s *Server) Want(r *loadv3.LoadStatsResponse) {
 	s.mu.Lock()
@@ -153,13 +136,6 @@ func (s *Server) Streams() (now, ever int) {
 		now += n
 	}
 	return now, s.ever
-}
-
-// UnderWay are the requests under way in the last report for a scope.
-func (s *Server) UnderWay(scope string) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.under[scope]
 }
 
 // Presented are the nodes of all streams, and their authorization.

@@ -25,7 +25,6 @@ const (
 	Endpoints   = prefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
 	Secret      = prefix + "envoy.extensions.transport_sockets.tls.v3.Secret"
 	Runtime     = prefix + "envoy.service.runtime.v3.Runtime"
-	Extension   = prefix + "envoy.config.core.v3.TypedExtensionConfig"
 
 	wrapper = prefix + "envoy.service.discovery.v3.Resource"
 )
