@@ -30,15 +30,11 @@ func secondary(address string, required bool) config.Upstream {
 // readiness reads /readyz as JSON.
 func (r *running) readiness() (v readiness, code int) {
 	r.Helper()
-	resp, err := http.Get("http://" + r.admin + "/readyz?output=json")
-	if err != nil {
+	code, body := r.ask(http.MethodGet, "/readyz?output=json", "")
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
 		r.Fatal(err)
 	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
-		r.Fatal(err)
-	}
-	return v, resp.StatusCode
+	return v, code
 }
 
 // comes waits for a page to have some text.
@@ -232,13 +228,8 @@ func TestReady_SUR5_start(t *testing.T) {
 // /healthz is what /livez is.
 func TestHealthz_SUR5(t *testing.T) {
 	r := run(t, configOf(upstreamAt("a", nowhere)))
-	resp, err := http.Get("http://" + r.admin + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || r.page("/healthz") != r.page("/livez") {
-		t.Errorf("%s: %q", resp.Status, r.page("/healthz"))
+	if code, body := r.ask(http.MethodGet, "/healthz", ""); code != http.StatusOK || body != r.page("/livez") {
+		t.Errorf("%d: %q", code, body)
 	}
 }
 

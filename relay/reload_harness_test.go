@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -246,16 +245,8 @@ func (r *running) try(change func(*config.Config)) error {
 // page is a page of the admin port.
 func (r *running) page(path string) string {
 	r.Helper()
-	resp, err := http.Get("http://" + r.admin + path)
-	if err != nil {
-		r.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return string(body)
+	_, body := r.ask(http.MethodGet, path, "")
+	return body
 }
 
 func (r *running) shows(path string, parts ...string) {

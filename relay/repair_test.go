@@ -106,13 +106,8 @@ func TestPages_SUR6(t *testing.T) {
 	c.holds(contents{"x": "1"})
 	s := r.sessionOf()
 	s.store.Edit(func() { s.store.Enter(panicking{}, true) })
-	resp, err := http.Get("http://" + r.admin + "/check")
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusInternalServerError {
-		t.Errorf("/check: %s", resp.Status)
+	if code, _ := r.ask(http.MethodGet, "/check", ""); code != http.StatusInternalServerError {
+		t.Errorf("/check: %d", code)
 	}
 	r.shows("/metrics", `xdsrelay_panics_total{part="admin"} 1`)
 	if err := r.relay.Contain(func() { panic("a reload") }); err == nil {
