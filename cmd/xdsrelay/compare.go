@@ -50,6 +50,7 @@ where a rule allows it.
 ` + exitCodes("there are differences, or a server refuses or does not answer"),
 		Example: `  xdsrelay compare control-plane:5678 127.0.0.1:18100 --nodes fleet/
   xdsrelay compare istiod:15010 127.0.0.1:18100 --nodes fleet.jsonl --output json
+  xdsrelay nodes --admin relay:19100 | xdsrelay compare cp:5678 relay:18100 --nodes -
   xdsrelay compare cp:5678 relay:18100 --nodes fleet/ --type lds --name checkout`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,

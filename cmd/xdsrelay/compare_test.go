@@ -1,6 +1,7 @@
 package main
 
 import (
+	zero "cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,10 +12,18 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
+	"github.com/xdsrelay/xdsrelay/internal/files"
 	planes "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
 
 // The resources of a control plane, as files. A listener has its routes over RDS, a filter over ECDS and a certificate
@@ -55,17 +64,22 @@ resources:
 `
 )
 
+// comparedFiles are the files, by their names.
+func comparedFiles() map[string]string {
+	all := map[string]string{"listeners.yaml": comparedListeners, "clusters.yaml": comparedClusters}
+	for i, text := range strings.SplitAfter(comparedOthers, "]}\n") {
+		if text != "" {
+			all[fmt.Sprintf("other%d.json", i)] = text
+		}
+	}
+	return all
+}
+
 // comparedServer is a relay before files, which stands for either side. replace changes the files.
 func comparedServer(t *testing.T, secrets bool, replace ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	files := map[string]string{"listeners.yaml": comparedListeners, "clusters.yaml": comparedClusters}
-	for i, text := range strings.SplitAfter(comparedOthers, "]}\n") {
-		if text != "" {
-			files[fmt.Sprintf("other%d.json", i)] = text
-		}
-	}
-	for name, text := range files {
+	for name, text := range comparedFiles() {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.NewReplacer(replace...).Replace(text)), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -74,29 +88,26 @@ func comparedServer(t *testing.T, secrets bool, replace ...string) string {
 	if secrets {
 		access = "access: {rules: [{name: all, match: type == sds, effect: allow, secrets: true}]}\n"
 	}
-	return served(t, "upstreams: [{name: files, default: true, path: "+dir+"}]\naggregation: {otherwise: share}\n"+access)
+	return served(t, "upstreams: [{name: files, default: true, path: "+dir+"}]\naggregation: {otherwise: share}\n"+access)["xds"]
 }
 
-// served runs a relay and gives its address.
-func served(t *testing.T, config string) string {
+// served runs a relay and gives its addresses.
+func served(t *testing.T, config string) map[string]string {
 	t.Helper()
 	_, log, _ := background(t, "serve", "--config", write(t, "relay.yaml", config), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	for log.Scan() {
-		if _, rest, is := strings.Cut(log.Text(), "msg=serving xds="); is {
-			address, _, _ := strings.Cut(rest, " ")
-			return address
-		}
-	}
-	t.Fatal("it does not serve")
-	return ""
+	return serving(t, log)
 }
 
-// fleetOf writes the nodes of a fleet.
-func fleetOf(t *testing.T, nodes int) string {
+// fleetOf writes the nodes of a fleet. The first ones may be of other clusters.
+func fleetOf(t *testing.T, nodes int, clusters ...string) string {
 	t.Helper()
 	var text strings.Builder
 	for i := range nodes {
-		fmt.Fprintf(&text, "{\"id\": \"node-%d\", \"cluster\": \"edge\"}\n", i)
+		cluster := "edge"
+		if i < len(clusters) {
+			cluster = clusters[i]
+		}
+		fmt.Fprintf(&text, "{\"id\": \"node-%d\", \"cluster\": %q}\n", i, cluster)
 	}
 	return write(t, "fleet.jsonl", text.String())
 }
@@ -170,16 +181,133 @@ func TestCompareVersions_OPS6(t *testing.T) {
 	}
 }
 
-// TestCompareFleet_OPS6 has a relay before a control plane give the same to 200 nodes, in less than a minute.
-func TestCompareFleet_OPS6(t *testing.T) {
+// comparedMessages are the resources of the files.
+func comparedMessages(t *testing.T) (all []planes.Resource) {
+	t.Helper()
+	for _, text := range comparedFiles() {
+		encoded, _, wrong := files.YAMLToJSON([]byte(text), 1<<20)
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		var response discoveryv3.DiscoveryResponse
+		if err := protojson.Unmarshal(encoded, &response); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range response.GetResources() {
+			m, err := r.UnmarshalNew()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, planes.Named(m))
+		}
+	}
+	return all
+}
+
+// TestCompareTen_OPS6 compares a control plane and a relay as 200 nodes: nothing is different. Then ten of them get something
+// else, each in another way: three by the relay's rules, one by an operator, and six by what the relay's control plane has.
+func TestCompareTen_OPS6(t *testing.T) {
 	t.Parallel()
-	server := comparedServer(t, true)
-	relay := served(t, "upstreams: [{name: p, default: true, endpoints: ['"+server+"']}]\n"+ // a scope for each node
-		"access: {rules: [{name: all, match: type == sds, effect: allow, secrets: true}]}\n")
-	begun := time.Now()
-	got := xdsrelay(t, "compare", server, relay, "--nodes", fleetOf(t, 200))
-	if took := time.Since(begun); got.code != 0 || got.stdout != "equal in 200 of 200 nodes, 2200 resources of the control plane, 0 differences\n" || took > time.Minute {
-		t.Errorf("%v, %+v", took, got)
+	behaviour := planes.GoControlPlane()
+	behaviour.DigestVersions, behaviour.Absent = true, planes.AbsentRemoved
+	contents := comparedMessages(t)
+	var all []*planes.Plane
+	newPlane := func() *planes.Plane {
+		p := planes.New(behaviour)
+		p.Apply(planes.Change{Set: contents})
+		all = append(all, p)
+		return p
+	}
+	direct, canary, others := newPlane(), newPlane(), newPlane()
+	own := make(map[string]*planes.Plane)
+	for i := range 6 {
+		own[fmt.Sprint("node-", 100+i)] = newPlane()
+	}
+	behind := planes.New(behaviour)
+	behind.Divide(func(n *corev3.Node) *planes.Plane { return zero.Or(own[n.GetId()], others) })
+	for _, p := range []*planes.Plane{direct, canary, behind} {
+		p.Listen(t)
+	}
+	relay := served(t, fmt.Sprintf(`
+upstreams: [{name: p, default: true, endpoints: [%q]}, {name: canary, endpoints: [%q]}]
+aggregation:
+  rules:
+  - {name: canary, match: node.cluster == "canary", scope: [], upstream: canary}
+  - {name: own, match: node.id == "node-3", scope: [node.id]}
+access:
+  rules:
+  - {name: no-secrets, match: type == sds && node.cluster == "no-secrets", effect: deny}
+  - {name: one-listener, match: type == lds && name == "plain" && node.cluster == "one-listener", effect: deny}
+  - {name: secrets, match: type == sds, effect: allow, secrets: true}
+`, behind.Addr(), canary.Addr()))
+	compared := func(nodes string) (c comparison, took time.Duration) {
+		begun := time.Now()
+		got := xdsrelay(t, "compare", direct.Addr(), relay["xds"], "--nodes", nodes, "--output", "json", "--parallel", "100")
+		if err := json.Unmarshal([]byte(got.stdout), &c); err != nil || (got.code == 0) != (c.Equal == c.Nodes) {
+			t.Fatalf("%v: %+v", err, got)
+		}
+		return c, time.Since(begun)
+	}
+	c, took := compared(fleetOf(t, 200))
+	t.Logf("equal: 200 nodes in %v", took)
+	if c.Nodes != 200 || c.Equal != 200 || len(c.Differences)+len(c.Errors) > 0 || took > time.Minute {
+		t.Fatalf("%v, %+v", took, c)
+	}
+
+	lines, _, _ := background(t, "watch", relay["xds"], "--node", write(t, "node.json", `{"id": "node-3", "cluster": "edge"}`), "--type", "cds", "--output", "json")
+	until(t, lines, map[string]string{"event": "added", "name": "four"})
+	if got := xdsrelay(t, "hold", "--admin", relay["admin"], "--yes", "--scope", `own["node-3"]`); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	for _, p := range all {
+		p.Apply(planes.Change{Remove: []planes.Key{planes.KeyOf(&clusterv3.Cluster{Name: "four"})}})
+	}
+	holds(t, func() bool {
+		return slices.ContainsFunc(held(t, relay["admin"]).Held, func(h admin.HeldView) bool { return h.Removed == 1 })
+	})
+	canary.Set(&routev3.RouteConfiguration{Name: "routes", InternalOnlyHeaders: []string{"x"}})
+	three := contents[slices.IndexFunc(contents, func(r planes.Resource) bool { return r.Name == "three" })]
+	three.Version = "x"
+	for i, change := range []planes.Change{
+		{Remove: []planes.Key{planes.KeyOf(&clusterv3.Cluster{Name: "three"})}},
+		{Set: []planes.Resource{three}},
+		{Set: []planes.Resource{planes.Named(&endpointv3.ClusterLoadAssignment{ClusterName: "two", Policy: &endpointv3.ClusterLoadAssignment_Policy{EndpointStaleAfter: durationpb.New(time.Minute)}})}},
+		{Remove: []planes.Key{planes.KeyOf(&corev3.TypedExtensionConfig{Name: "limits"})}},
+		{Set: []planes.Resource{planes.Named(&clusterv3.Cluster{Name: "five"})}},
+		{Remove: []planes.Key{planes.KeyOf(&endpointv3.ClusterLoadAssignment{ClusterName: "ones"})}},
+	} {
+		own[fmt.Sprint("node-", 100+i)].Apply(change)
+	}
+	c, took = compared(fleetOf(t, 200, "no-secrets", "one-listener", "canary"))
+	t.Logf("ten differences: 200 nodes in %v", took)
+	var found []string
+	for _, d := range c.Differences {
+		what, _, _ := strings.Cut(d.What, ":")
+		found = append(found, d.Node+" "+d.Type+" "+d.Name+": "+what)
+	}
+	want := []string{
+		"node-0 sds certificate: missing at the relay",
+		"node-1 lds plain: missing at the relay",
+		"node-100 cds three: missing at the relay",
+		"node-101 cds three: other version",
+		"node-102 eds two: other content",
+		"node-103 ecds limits: missing at the relay",
+		"node-104 cds five: only at the relay",
+		"node-105 eds ones: missing at the relay",
+		"node-2 rds routes: other content",
+		"node-3 cds four: only at the relay",
+	}
+	if c.Equal != 190 || len(c.Errors) > 0 || took > time.Minute || !cmp.Equal(want, found) {
+		t.Errorf("%v, equal in %d of %d nodes, %q\n%s", took, c.Equal, c.Nodes, c.Errors, cmp.Diff(want, found))
+	}
+
+	// The fleet that is there, as "nodes" gives it.
+	live := filepath.Join(t.TempDir(), "live.jsonl")
+	if got := xdsrelay(t, "nodes", live, "--admin", relay["admin"]); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if c, _ := compared(live); c.Nodes != 1 || len(c.Differences) != 1 || c.Differences[0].Name != "four" {
+		t.Errorf("the live fleet: %+v", c)
 	}
 }
 
