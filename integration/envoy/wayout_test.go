@@ -61,7 +61,7 @@ func TestWayOut_ABS2(t *testing.T) {
 	if soaking() {
 		envoys = 20
 	}
-	w := newExampleWorld(t)
+	begin, w := time.Now(), newExampleWorld(t)
 	a, b := w.backend("a"), w.backend("b")
 	w.plane.Set(w.cluster("one"), endpoints("one", a), w.listener("web", "routes"), route("routes", "one"))
 	certificates, relays := newFleetTLS(t), make([]*relayProcess, 2)
@@ -133,6 +133,7 @@ func TestWayOut_ABS2(t *testing.T) {
 	if faults != "" {
 		t.Error(faults)
 	}
+	report(t, &scenario{name: "all relays are killed, and come back"}, w.form, relayed, outcome{faults: faults, notes: notes, took: time.Since(begin)})
 }
 
 // direct is how many Envoys have a stream at the control plane.
