@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -137,7 +138,7 @@ func (w *world) oneMoreRelay() string {
 	return startRelay(w.t, config.AggregatedDeltaGRPC, w.plane.Addr(), false, nil).addr
 }
 
-// lifeline passes connections on to a server, until it hangs: then nothing passes, and no
+// lifeline passes connections on to a server, and keeps what passes. Once it hangs nothing passes, and no
 // connection ends.
 type lifeline struct {
 	addr string
@@ -146,8 +147,12 @@ type lifeline struct {
 	hangs bool
 	last  time.Time
 	open  []net.Conn
+	tapes []*tape // of all connections
 	ways  sync.WaitGroup
 }
+
+// tape is what passed over a connection.
+type tape struct{ requests, responses bytes.Buffer }
 
 func newLifeline(t *testing.T, server string) *lifeline {
 	t.Helper()
@@ -182,14 +187,16 @@ func (l *lifeline) accept(lis net.Listener, server string) {
 		l.mu.Lock()
 		l.last = time.Now()
 		l.open = append(l.open, client, up)
+		kept := new(tape)
+		l.tapes = append(l.tapes, kept)
 		l.mu.Unlock()
-		l.ways.Go(func() { l.pass(up, client) })
-		l.ways.Go(func() { l.pass(client, up) })
+		l.ways.Go(func() { l.pass(up, client, &kept.requests) })
+		l.ways.Go(func() { l.pass(client, up, &kept.responses) })
 	}
 }
 
-// pass copies from one side to the other. What comes while the line hangs is lost.
-func (l *lifeline) pass(to io.WriteCloser, from io.Reader) {
+// pass copies from one side to the other, and into kept. What comes while the line hangs is lost.
+func (l *lifeline) pass(to io.WriteCloser, from io.Reader, kept *bytes.Buffer) {
 	defer func() { _ = to.Close() }()
 	buffer := make([]byte, 32<<10)
 	for {
@@ -203,6 +210,7 @@ func (l *lifeline) pass(to io.WriteCloser, from io.Reader) {
 		if hangs {
 			continue
 		}
+		kept.Write(buffer[:n])
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}

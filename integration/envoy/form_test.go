@@ -42,6 +42,8 @@ type side string
 const (
 	direct  side = "direct"
 	relayed side = "relay"
+	// passed: at a relay that serves everything 1:1. It is like direct.
+	passed side = "1:1"
 )
 
 // sides are the sides that a form can be played on.

@@ -25,7 +25,7 @@ func (k *fault) list() string {
 // knownFault is the fault that is listed for a play, or nil.
 func knownFault(scenario, formName string, at side) *fault {
 	list := directFaults()
-	if at != direct {
+	if at == relayed {
 		list = relayFaults()
 	}
 	for i := range list {

@@ -45,9 +45,14 @@ func TestOtherTypes_VAR7_VAR8(t *testing.T) { playAll(t, otherScenarios()) }
 // certificate is a secret with a certificate of its own for a name.
 func (w *world) certificate(secret, name string) *tlsv3.Secret {
 	w.t.Helper()
+	return once(w, "certificate "+secret+" "+name, func(t *testing.T) *tlsv3.Secret { return newCertificate(t, secret, name) })
+}
+
+func newCertificate(t *testing.T, secret, name string) *tlsv3.Secret {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
@@ -55,11 +60,11 @@ func (w *world) certificate(secret, name string) *tlsv3.Secret {
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	inline := func(kind string, der []byte) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{

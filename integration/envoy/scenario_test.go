@@ -31,6 +31,7 @@ type scenario struct {
 	goCP      bool                 // the control plane is go-control-plane itself
 	plain     bool                 // and not in its ADS mode
 	alone     bool                 // it is disturbed by others that play at the same time
+	same      *same                // what its plays have in common that are compared with each other
 	play      func(*world)
 }
 

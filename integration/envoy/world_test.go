@@ -30,6 +30,7 @@ type world struct {
 	goCP   *goControlPlane // nil without it
 	relays []*relayProcess // from the control plane's side to the Envoys', or a pair
 	addr   string          // where Envoys are sent
+	same   *same           // what other plays have in common with this one; nil: nothing
 	fleet  *fleetTLS       // of Envoys and relays that are peers; nil without
 	client *traffic.Client
 	last   traffic.Outcome // of the last ask
@@ -59,6 +60,9 @@ func newWorld(t *testing.T, s *scenario, f form, at side) *world {
 	if s.goCP {
 		w.goCP = startGoControlPlane(t, s.plain)
 		w.addr = w.goCP.Addr()
+	}
+	if w.same = s.same; w.same != nil {
+		w.record(s, at)
 	}
 	switch {
 	case at != relayed:
@@ -165,7 +169,7 @@ func (w *world) envoyAt(id string, addrs ...string) *envoyproc.Envoy {
 // backend starts a server that answers with its name, and gives its address.
 func (w *world) backend(name string) string {
 	w.t.Helper()
-	return traffic.Backend(w.t, name)
+	return once(w, "backend "+name, func(t *testing.T) string { return traffic.Backend(t, name) })
 }
 
 // get makes a request to a listener.
