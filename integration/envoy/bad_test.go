@@ -182,7 +182,7 @@ func badThenBack(w *world, spoil func(*clusterv3.Cluster, int)) {
 	timeout := time.Second
 	w.plane.Set(hundred(a, timeout, good)...)
 	e := w.envoy("back")
-	w.awaitClusters(e, 100, timeout)
+	w.need(soon, "the Envoy has all clusters", func() bool { return inUse(e, timeout) == 100 })
 	for _, d := range w.disturbances() {
 		before := rejected(e)
 		w.plane.Set(hundred(a, timeout+time.Second, spoil)...)
