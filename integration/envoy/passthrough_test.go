@@ -39,6 +39,8 @@ func takeLong() []string {
 		"changed cluster, ordinary control plane", "names that the control plane never answers", "the server restarts, contents change right after",
 		"virtual hosts on demand, streams break", "clusters on demand", "ttl, renewed by heartbeats", "ttl, renewed by whole lists",
 		"ttl runs out while the server is away", "a control plane that knows only the legacy wildcard",
+		"clusters become refused, streams break, clusters change", "clusters become invalid, streams break, clusters change",
+		"a cluster warms for ever, streams break, clusters change",
 	}
 }
 
