@@ -1,14 +1,11 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"syscall"
 	"testing"
 	"time"
 
@@ -120,20 +117,7 @@ func startRelayAt(t testing.TB, xds, rest net.Listener, change func(*config.Conf
 // get reads a page of the admin port.
 func (r *testRelay) get(t testing.TB, path string) (int, string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(r.admin + path)
-	if errors.Is(err, syscall.ECONNRESET) { // a machine that stood still leaves the relay without a request for too long
-		resp, err = client.Get(r.admin + path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
+	return relays.Page(t, r.admin+path)
 }
 
 // consistent runs the relay's own check.

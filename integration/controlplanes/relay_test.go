@@ -3,7 +3,6 @@ package controlplanes
 import (
 	"encoding/json"
 	"log/slog"
-	"net/http"
 	"testing"
 	"time"
 
@@ -50,23 +49,14 @@ func startRelay(t *testing.T, recipe, addr string, change func(*config.Config)) 
 // plane.
 func (r *relayRun) sessions(t *testing.T) (scopes, streams int) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.admin+"/upstreams", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
+	_, page := relays.Page(t, r.admin+"/upstreams")
 	var upstreams []struct {
 		Sessions []struct {
 			Clients int `json:"clients"`
 			Streams int `json:"streams"`
 		} `json:"sessions"`
 	}
-	if err := json.NewDecoder(response.Body).Decode(&upstreams); err != nil {
+	if err := json.Unmarshal([]byte(page), &upstreams); err != nil {
 		t.Fatal(err)
 	}
 	for _, u := range upstreams {

@@ -1,10 +1,7 @@
 package envoy
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +10,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/config"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/envoyproc"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/plane"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/traffic"
 	"github.com/xdsrelay/xdsrelay/internal/testkit/wait"
 )
@@ -102,21 +100,18 @@ func (w *world) haveAll(limit time.Duration, all []*envoyproc.Envoy, backend str
 	return time.Since(begin)
 }
 
+// metrics are those of the relay.
+func (r *relayProcess) metrics() string {
+	r.t.Helper()
+	_, page := relays.Page(r.t, "http://"+r.admin+"/metrics")
+	return page
+}
+
 // metric is the sum of a metric of the relay, over all its labels.
 func (r *relayProcess) metric(name string) (sum float64) {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+r.admin+"/metrics", http.NoBody)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		series, value, _ := strings.Cut(lines.Text(), " ")
+	for line := range strings.Lines(r.metrics()) {
+		series, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if family, _, _ := strings.Cut(series, "{"); family != name {
 			continue
 		}

@@ -3,8 +3,6 @@ package envoy
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -113,7 +111,7 @@ func TestWayOut_ABS2(t *testing.T) {
 		w.notef("at the relays again after %v", took.Round(10*time.Millisecond))
 		w.served(fleet, a, b)
 		for _, r := range relays {
-			for line := range strings.Lines(readPage(t, "http://"+r.admin+"/metrics")) {
+			for line := range strings.Lines(r.metrics()) {
 				if strings.HasPrefix(line, "xdsrelay_downstream_resources_total") && !strings.Contains(line, `type="eds"`) && !strings.HasSuffix(line, " 0\n") {
 					w.faultf("a relay sent resources again: %s", strings.TrimSpace(line))
 				}
@@ -177,19 +175,4 @@ func (w *world) served(fleet []*envoyproc.Envoy, backends ...string) {
 			w.within(soon, e.Node()+" follows, to backend "+name, w.answers(e, "web", name))
 		}
 	}
-}
-
-func readPage(t *testing.T, url string) string {
-	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	return string(text)
 }

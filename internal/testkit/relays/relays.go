@@ -3,8 +3,12 @@ package relays
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
+	"net/http"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/xdsrelay/xdsrelay/config"
@@ -81,4 +85,23 @@ func Listen(ctx context.Context, it *relay.Relay, cfg *config.Config) error {
 		it.ServePeers(lis)
 	}
 	return err
+}
+
+// Page reads a page of an admin port, and gives its code and its text. It leaves no connection behind.
+func Page(tb testing.TB, url string) (code int, text string) {
+	tb.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if errors.Is(err, syscall.ECONNRESET) { // a machine that stood still leaves the relay without a request for too long
+		resp, err = client.Get(url)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
 }
