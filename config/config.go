@@ -159,7 +159,7 @@ type Admin struct {
 	SocketMode FileMode `yaml:"socket_mode"` // of the file of a unix socket
 
 	TLS        *ServerTLS `yaml:"tls,omitempty"`         // nil: plaintext
-	TokensFile string     `yaml:"tokens_file,omitempty"` // of those who may ask; empty: everybody who reaches it
+	TokensFile string     `yaml:"tokens_file,omitempty"` // of operators that may ask; empty: everybody who reaches it
 }
 
 // Ready configures when the relay is ready for clients (SUR-5).

@@ -48,7 +48,7 @@ func (w *warnings) openAdmin(a *Admin) {
 	switch {
 	case isLocal(a.Listen):
 	case a.TokensFile == "" && !certificates:
-		w.add("admin.listen", "whoever reaches %s sees what all clients have, and can hold, release and roll back what they get: "+
+		w.add("admin.listen", "everybody who reaches %s sees what all clients have, and can hold, release and roll back what they get: "+
 			"expected a loopback address or a unix socket, or admin.tls with client_ca_file or spiffe, or admin.tokens_file", a.Listen)
 	case a.TLS == nil:
 		w.add("admin.tokens_file", "everybody on the way to %s can read the tokens: expected admin.tls", a.Listen)
@@ -63,7 +63,7 @@ func (w *warnings) openServer(s *Server) {
 		case l.TLS == nil:
 			w.add(path, "everybody on the way to %s can read what clients get, and change it: expected tls, with client_ca_file or spiffe", address)
 		case !l.identifies():
-			w.add(path, "whoever reaches %s can present any node and ask for any name: expected tls.client_ca_file, tls.spiffe or identity.jwt, "+
+			w.add(path, "everybody who reaches %s can present any node and ask for any name: expected tls.client_ca_file, tls.spiffe or identity.jwt, "+
 				"so that clients can show who they are", address)
 		}
 	}

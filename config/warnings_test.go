@@ -22,13 +22,13 @@ server: {listen: "localhost:1", rest_listen: "[::ffff:127.0.0.1]:2"}
 admin: {listen: "LOCALHOST.:3"}
 `, nil},
 		"unix sockets": {upstream + "server: {listen: unix:///run/a}\nadmin: {listen: unix:///run/b}\n", nil},
-		"ACC-7 admin":  {upstream + "admin: {listen: \":19100\"}\n", []string{"3:17: admin.listen: whoever reaches :19100 "}},
+		"ACC-7 admin":  {upstream + "admin: {listen: \":19100\"}\n", []string{"3:17: admin.listen: everybody who reaches :19100 "}},
 		"plaintext": {upstream + "server:\n  listen: 0.0.0.0:1\n  rest_listen: \"[::]:2\"\n  listeners:\n    - {name: b, listen: b.example.com:3}\n", []string{
 			"4:11: server.listen: everybody on the way to 0.0.0.0:1 ",
 			"5:16: server.rest_listen: everybody on the way to [::]:2 ",
 			"7:25: server.listeners[0].listen: everybody on the way to b.example.com:3 ",
 		}},
-		"clients of whom nothing is known": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}}\n", []string{"3:18: server.listen: whoever reaches :1 can present any node"}},
+		"clients of whom nothing is known": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}}\n", []string{"3:18: server.listen: everybody who reaches :1 can present any node"}},
 		"SPIFFE":                           {upstream + "server: {listen: \":1\", tls: {spiffe: {}}}\nadmin: {listen: \":2\", tls: {spiffe: {}}}\n", nil},
 		"ACC-1 any workload": {plain(", tls: {spiffe: {trust_domains: [td]}}"), []string{
 			"2:75: upstreams[0].tls.spiffe: every workload of the trust domain can pose as the server",
@@ -43,7 +43,7 @@ admin: {listen: "LOCALHOST.:3"}
 		}},
 		"tokens": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}, identity: {jwt: [{issuer: \"https://a\", audiences: [b], jwks_file: c}]}}\n", nil},
 		"tokens of one listener": {upstream + "server: {listen: \":1\", tls: {cert_file: a, key_file: b}, listeners: [{name: l, listen: \":2\", " +
-			"tls: {cert_file: a, key_file: b}, identity: {jwt: [{issuer: \"https://a\", audiences: [b], jwks_file: c}]}}]}\n", []string{"3:18: server.listen: whoever reaches :1 "}},
+			"tls: {cert_file: a, key_file: b}, identity: {jwt: [{issuer: \"https://a\", audiences: [b], jwks_file: c}]}}]}\n", []string{"3:18: server.listen: everybody who reaches :1 "}},
 		"ACC-4 secrets": {upstream + "access: {rules: [{name: r, match: type == sds, effect: allow, secrets: true}]}\n", []string{
 			"3:35: access.rules[0].match: the rule may give secrets to clients of the listener \"default\"",
 		}},

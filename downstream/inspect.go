@@ -7,7 +7,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/internal/notify"
 )
 
-// What a stream's owner knows of its client, operators are told by whoever becomes the owner for that:
+// Operators are told what a stream's owner knows of its client. A goroutine becomes the owner for that:
 // status takes a stream that is at rest, as a sender does. It never waits for one whose owner waits for the
 // client to read.
 

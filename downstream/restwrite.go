@@ -14,7 +14,7 @@ const (
 	stretchTime = 200 * time.Microsecond
 )
 
-// writingTurns are for those who write large answers (LIM-2). To write 20 MiB takes milliseconds of a
+// writingTurns are for goroutines that write large answers (LIM-2). To write 20 MiB takes milliseconds of a
 // processor. Go lets a thousand goroutines take turns of up to ten milliseconds, and looks for requests and
 // updates that came when none of them can run. So few write at a time, stretch by stretch, and the
 // others wait elsewhere. A processor is left for streams, if there is more than one.

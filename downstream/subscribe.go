@@ -29,8 +29,8 @@ func (st *stream) subscribe(t *typeState, subscribe, unsubscribe []string, versi
 }
 
 // letGo ends subscriptions to virtual hosts that do not exist, and reports whether there were any: all if there is no room
-// for other names, else those that nobody asked for lately. An Envoy never ends them, and whoever sends it requests
-// chooses their names, so they must neither take the room of others nor stay upstream (RES-10).
+// for other names, else those that nobody asked for lately. An Envoy never ends them, and the senders of its requests
+// choose their names, so they must neither take the room of others nor stay upstream (RES-10).
 //
 //go:noinline
 func (st *stream) letGo(full bool) bool {

@@ -86,7 +86,7 @@ func operatorOf(req *http.Request) string {
 }
 
 // admit lets requests through that have the token of an operator, if tokens are asked for. The probes
-// need none: those who ask for them have no place for a secret, and they say little.
+// need none: orchestrators have no place for a secret, and they say little.
 func (a adminPort) admit(next http.Handler) http.Handler {
 	tokens := a.relay.admin.tokens
 	if tokens == nil {
@@ -123,7 +123,7 @@ func (a adminPort) admit(next http.Handler) http.Handler {
 	})
 }
 
-// admitted has pages worked on in turn for those who may ask. The pause after a wrong token is no part of a turn.
+// admitted has pages worked on in turn for operators that may ask. The pause after a wrong token is no part of a turn.
 func (a adminPort) admitted(pages http.Handler) http.Handler { return a.admit(inTurn(pages)) }
 
 // isProbe reports whether a request is a probe of an orchestrator.

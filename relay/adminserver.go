@@ -57,7 +57,7 @@ func inTime(next http.Handler) http.Handler {
 	})
 }
 
-// inTurn has half of the processors work on pages at a time: the rest is for clients. It is for requests of those who may ask:
+// inTurn has half of the processors work on pages at a time: the rest is for clients. It is for requests of operators that may ask:
 // an answer to anybody else may take a pause.
 func inTurn(next http.Handler) http.Handler {
 	turns := make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
@@ -121,7 +121,7 @@ func (a adminAnswer) Flush() { _ = a.conn.Flush() } // a connection that is gone
 // Unwrap is for http.ResponseController.
 func (a adminAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// adminConns bounds the connections of such a port. Whoever comes is served, so that nobody keeps probes out by connecting
+// adminConns bounds the connections of such a port. Every client is served, so that nobody keeps probes out by connecting
 // only: the connection makes room that has waited longest for a request. Of an address that has too many it is one of its own.
 type adminConns struct {
 	log *slog.Logger

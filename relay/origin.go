@@ -179,7 +179,7 @@ func silenceCounts(d config.Duration) time.Duration {
 }
 
 // orNever is a time after which something happens, where the configuration says
-// zero for never and those who are given it take zero for a default of their own.
+// zero for never and the packages that get it take zero for a default of their own.
 // gRPC's word for never is the longest time there is.
 func orNever(d config.Duration) time.Duration {
 	if d == 0 {

@@ -28,7 +28,7 @@ const (
 	startGrace = 30 * time.Second
 )
 
-// health is what the relay says of itself to those who decide whether clients should come.
+// health is what the relay says of itself to orchestrators and balancers, which decide whether clients should come.
 type health struct {
 	relay    *Relay
 	complete atomic.Bool // readiness waits for no upstream any more
@@ -244,7 +244,7 @@ func (h *health) ready(now time.Time) *readiness {
 	return v
 }
 
-// unservedSince says since when the relay is not ready because it can serve none of those who come; zero: it is.
+// unservedSince says since when the relay is not ready because it can serve no client that comes; zero: it is.
 func (h *health) unservedSince(all []upstreamReady, now time.Time) time.Time {
 	c := h.relay.now.Load().config
 	if c.Ready.Unserved == config.UnservedOff {

@@ -419,7 +419,7 @@ func (r *Relay) Run(ctx context.Context, force <-chan struct{}, xds, admin net.L
 	select {
 	case err := <-clients.failed:
 		r.admission.Close()
-		clients.close() // before Stop, which waits for those who do not read
+		clients.close() // before Stop, which waits for clients that do not read
 		r.server.Stop()
 		return err
 	case <-ctx.Done():

@@ -37,7 +37,7 @@ func (r *Relay) ReloadAnyway(cfg *config.Config) (err error) {
 	return r.reload(cfg, true)
 }
 
-// Contain calls f for who embeds the relay. If f panics, that is counted and logged like a panic of
+// Contain calls f for the program that has the relay. If f panics, that is counted and logged like a panic of
 // the relay, and returned as an error.
 func (r *Relay) Contain(f func()) error { return r.panics.Do(logs.PartAdmin, f) }
 

@@ -226,7 +226,7 @@ func (r *routes) enter(plane string, d *rules.Decision) (s *session, began bool,
 }
 
 // decide asks the rules. What they make of the client takes more memory than its node: it
-// is kept only for those who will ask again, for other names.
+// is kept only for streams that will ask again, for other names.
 func (r *routes) decide(typeURL, name string) (d rules.Decision, byName bool, err error) {
 	subject := r.subject
 	if subject == nil {
@@ -248,7 +248,7 @@ func (r *routes) decideApart(typeURL, name string, decided *rules.Decision) (byN
 	return byName, err
 }
 
-// placed notes where the rules have put the client, for those who ask (/scopes).
+// placed notes where the rules have put the client, for /scopes.
 func (r *routes) placed(typeURL string, s *session, d *rules.Decision, began bool) {
 	if r.member.add(s, place{typeURL, d.Rule, d.Failed}) {
 		r.router.compare(s, r.plan, d, r.member.id, began)

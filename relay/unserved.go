@@ -63,7 +63,7 @@ type supplies struct {
 	serving   func() bool // whether any stream is served
 }
 
-// judge reports since when the relay is not ready, because it serves nobody and those who come end unserved; zero: it is
+// judge reports since when the relay is not ready, because it serves nobody and the streams that come end unserved; zero: it is
 // ready.
 func (u *unserved) judge(now time.Time, has supplies) time.Time {
 	u.mu.Lock()

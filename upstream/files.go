@@ -23,7 +23,7 @@ type FilesConfig struct {
 	// Path is a file or a folder of files, see [filesource.Config].
 	Path string
 	// FullState are the types of which a resource that is missing from the files is gone (RES-8);
-	// nil means keyer.FullStateTypes. Of others it stays with those who have it.
+	// nil means keyer.FullStateTypes. Of others it stays with clients that have it.
 	FullState map[string]bool
 	// MaxSize is the largest file taken, in bytes.
 	MaxSize int64

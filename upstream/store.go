@@ -72,7 +72,7 @@ type Store interface {
 
 	// LeaveOut says which names of a type are not asked for on the stream from now on,
 	// because a request has no room for them, and for which there is room again (RES-17).
-	// The Store tells those who want the former, and takes no list for complete that lacks
+	// The Store tells clients that want the former, and takes no list for complete that lacks
 	// them. Meanwhile it unsubscribes names that no client wants any more.
 	LeaveOut(stream wire.StreamID, typeURL string, out, in []string)
 

@@ -282,7 +282,7 @@ func TestWarn_ACC7(t *testing.T) {
 	}
 	var log strings.Builder
 	warn(cfg, slog.New(slog.NewTextHandler(&log, nil)))
-	if got := log.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "x.yaml:3:17: admin.listen: whoever reaches") || strings.Count(got, "\n") != 1 {
+	if got := log.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "x.yaml:3:17: admin.listen: everybody who reaches") || strings.Count(got, "\n") != 1 {
 		t.Errorf("logged %q", got)
 	}
 }

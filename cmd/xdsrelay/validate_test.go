@@ -48,7 +48,7 @@ const withVerify = good + `access:
 const open = good + `admin: {listen: 0.0.0.0:19100}
 `
 
-const warning = "warning: FILE:3:17: admin.listen: whoever reaches 0.0.0.0:19100 sees what all clients have, and can hold, release and roll back what they get: expected a loopback address or a unix socket, or admin.tls with client_ca_file or spiffe, or admin.tokens_file\n"
+const warning = "warning: FILE:3:17: admin.listen: everybody who reaches 0.0.0.0:19100 sees what all clients have, and can hold, release and roll back what they get: expected a loopback address or a unix socket, or admin.tls with client_ca_file or spiffe, or admin.tokens_file\n"
 
 const withFailingTest = withTests + `    - {name: wrong, node: {id: gw-1}, type: cds, rule: sidecars}
 `

@@ -95,7 +95,7 @@ func (c *Usage) Release(l Limit, left, n int, who Client) {
 // Counting reports whether Usage counts who has how much.
 func (c *Usage) Counting() bool { return c.addresses != nil }
 
-// count counts those who have something, unless it does already.
+// count counts clients that have something, unless it does already.
 func (c *Usage) count(clients iter.Seq2[Client, int]) {
 	if c.Counting() {
 		return

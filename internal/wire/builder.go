@@ -150,7 +150,7 @@ func (b *Builder) addOwn(n int) {
 }
 
 // Added gives the resources added by Add, AddAs and AddTTL, each with the name that it
-// was added under: for who takes what was gathered and does not send it.
+// was added under: for callers that take what was gathered and do not send it.
 func (b *Builder) Added() iter.Seq2[string, *Resource] {
 	return func(yield func(string, *Resource) bool) {
 		for _, a := range b.additions {

@@ -4,7 +4,7 @@
 // of those pieces, for any number of clients, without marshalling or copying.
 //
 // It owns the stored form of a resource ([Resource]), the decoding of what a
-// server sends ([Response], and [Received] for who answers it), the building of what
+// server sends ([Response], and [Received] for the session that answers it), the building of what
 // clients get ([Builder], [Message]), the decoding of what clients ask ([DeltaRequest],
 // [StateRequest]) and the gRPC codec that moves all of it ([Codec]). It does not own names (package keyer),
 // versions held by anybody, or any decision about who gets what: those are the cache's

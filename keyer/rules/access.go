@@ -215,7 +215,7 @@ func (a *Access) AllowsUnknown(typeURL, listener string) int {
 		if r.passes(secret) {
 			continue
 		}
-		matched, known, err := a.whoever(r, typeURL, listener, varNode)
+		matched, known, err := a.anyName(r, typeURL, listener, varNode)
 		switch {
 		case err != nil: // the rule denies
 			return -1
@@ -232,7 +232,7 @@ func (a *Access) AllowsUnknown(typeURL, listener string) int {
 // WithoutSecrets lists the indexes of the rules that could allow names of a type of secrets, and are not for secrets.
 func (a *Access) WithoutSecrets(typeURL string) (list []int) {
 	for i, r := range a.rules {
-		matched, known, err := a.whoever(r, typeURL, "", varNode, varPeer, varListener)
+		matched, known, err := a.anyName(r, typeURL, "", varNode, varPeer, varListener)
 		switch {
 		case err == nil && known && !matched:
 		case r.shadow:
@@ -245,8 +245,8 @@ func (a *Access) WithoutSecrets(typeURL string) (list []int) {
 	return list
 }
 
-// whoever says whether a rule matches a type, whatever its name is, and what else is open.
-func (a *Access) whoever(r *accessRule, typeURL, listener string, open ...string) (matched, known bool, err error) {
+// anyName says whether a rule matches a type with any name, and what else is open.
+func (a *Access) anyName(r *accessRule, typeURL, listener string, open ...string) (matched, known bool, err error) {
 	patterns := slices.Clone(unknowns)
 	for _, name := range open {
 		patterns = append(patterns, cel.AttributePattern(name))

@@ -82,7 +82,7 @@ func (v *variables) nameless() (cel.Activation, error) {
 // Parent implements cel.Activation.
 func (*variables) Parent() cel.Activation { return nil }
 
-// nodeValue is the variable node: an error for who gave none, so that whatever looks at it
+// nodeValue is the variable node: an error if the client gave none, so that a rule that looks at it
 // fails.
 func (c *Subject) nodeValue() ref.Val {
 	switch {

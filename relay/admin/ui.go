@@ -25,7 +25,7 @@ const uiPath = "/ui/"
 const uiPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 const (
-	// eventsEvery is how often those who follow the status are told of changes, and how old a status may be that they share.
+	// eventsEvery is how often followers of the status are told of changes, and how old a status may be that they share.
 	eventsEvery = time.Second
 	// eventsIdle is how long they are told nothing. A proxy between them and the relay ends what says nothing for long.
 	eventsIdle = 15 * time.Second
@@ -64,11 +64,11 @@ func (p *Pages) handleUI(mux *http.ServeMux) {
 	})
 }
 
-// events tells those who follow it the Status whenever it changes, in the form of server-sent events.
+// events tells its followers the Status whenever it changes, in the form of server-sent events.
 type events struct {
 	state State
 
-	mu   sync.Mutex // also held while a Status is made: those who come meanwhile share it
+	mu   sync.Mutex // also held while a Status is made: requests that come meanwhile share it
 	at   time.Time
 	json []byte
 }

@@ -58,7 +58,7 @@ func (e *Ebb) look(now time.Time) {
 	left := is.goroutines < e.last.goroutines/2 && e.last.goroutines-is.goroutines >= ebbLeft && is.bytes > ebbBytes
 	if !grown && !left || now.Sub(e.quiet) < ebbRest {
 		if is.goroutines > e.last.goroutines {
-			e.last.goroutines = is.goroutines // those who came since, and may leave
+			e.last.goroutines = is.goroutines // those of clients that came since, and may leave
 		}
 		return
 	}

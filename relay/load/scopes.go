@@ -26,7 +26,7 @@ const (
 
 	// scopesAtOnce begin without a wait after a time in which nobody waited.
 	scopesAtOnce = 16
-	// The paces, in scopes per second. With the least one those who wait begin in the end, however busy the
+	// The paces, in scopes per second. With the least one all that wait begin in the end, however busy the
 	// processors are.
 	scopesFirst = 500
 	scopesLeast = 10

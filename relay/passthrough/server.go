@@ -32,7 +32,7 @@ func (r Rule) Selects(upstream, scope, typeURL string) bool {
 // Finder finds the place of a client. Its methods may be called from any goroutine.
 type Finder interface {
 	// Find is given the node of a stream's first request, nil if it has none, and the type that the request is
-	// about. The place is nil if the stream is not served 1:1, or if something is wrong that whoever serves it
+	// about. The place is nil if the stream is not served 1:1, or if something is wrong that the cache
 	// then tells the client. The error is a status that ends the stream.
 	Find(t *downstream.Through, node *corev3.Node, typeURL string) (Place, error)
 }

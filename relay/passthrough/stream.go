@@ -63,7 +63,7 @@ func (st *stream) serve() (first wire.Raw, err error) {
 // maxReason bounds what the log has of a status.
 const maxReason = 1 << 10
 
-// find decodes who the client is. What cannot be decoded is for whoever serves the stream then.
+// find decodes who the client is. The cache answers what cannot be decoded.
 func (st *stream) find(first wire.Raw) (Place, error) {
 	r, err := st.decode(first)
 	if err != nil || st.client.Large(r.NodeBytes()) {

@@ -87,7 +87,7 @@ func (t *tap) fold(key leadKey, g *glob) *fold {
 	if f == nil {
 		f = &fold{tap: t, leadKey: key, users: make(map[*glob]struct{})}
 		t.folds[key] = f
-		t.attached[f] = nil // it is subscribed to, also for who is not served from it yet
+		t.attached[f] = nil // it is subscribed to, also for nodes that it does not serve yet
 		t.resolver.visit(t)
 	}
 	f.users[g] = struct{}{}

@@ -11,8 +11,8 @@ import (
 // survey lists the names of the files to read, in order, and has their folders
 // watched. Watching begins before listing, so that no change falls between.
 func (s *Source) survey(w *files.Watcher) ([]string, *Error) {
-	// What is found may lead to more that is to be watched. It does so for good but
-	// for who swaps links all the time, and the poll sees those.
+	// What is found may lead to more that is to be watched. It does so for good unless
+	// links are swapped all the time, and the poll sees those.
 	for range 4 {
 		names, links, bad := s.list()
 		if !w.Aim(s.cfg.Path, links) {

@@ -201,7 +201,7 @@ func send(ctx context.Context) error {
 	return serve(ctx, ":9000", func(w http.ResponseWriter, req *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = json.NewEncoder(w).Encode(all) // whoever asked is gone if this fails
+		_ = json.NewEncoder(w).Encode(all) // the client is gone if this fails
 		if req.URL.Path == "/begin" {
 			all = counts{}
 		}

@@ -116,7 +116,7 @@ func (w *Wire) read() {
 	}
 }
 
-// wakeAt has those who wait look again when ctx ends. stop must be called.
+// wakeAt has waiting goroutines look again when ctx ends. stop must be called.
 func (w *Wire) wakeAt(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		w.mu.Lock()

@@ -69,7 +69,7 @@ func (c *ControlPlane) UpdateResource(name string, message proto.Message) (versi
 	return version, c.live.changed(c.state, url, name)
 }
 
-// DeleteResource deletes a resource, and tells those who have it. One that is
+// DeleteResource deletes a resource, and tells clients that have it. One that is
 // not there stays so.
 func (c *ControlPlane) DeleteResource(typeURL, name string) error {
 	c.mu.Lock()

@@ -32,7 +32,7 @@ type Resource struct {
 	Version string
 	Aliases []string      // other names that ask for it (RES-10)
 	TTL     time.Duration // 0: it stays
-	// Unlisted resources are sent to those who name them, and are not part of the
+	// Unlisted resources are sent to clients that name them, and are not part of the
 	// wildcard.
 	Unlisted bool
 	// Strays has the wildcard mean a resource though its name is an xdstp name (NAME-2).

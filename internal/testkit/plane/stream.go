@@ -50,7 +50,7 @@ func (st *stream) of(typeURL string) (s *subscription, first bool) {
 	return s, false
 }
 
-// outbox is a queue without bound: whoever fills it holds the plane's mutex and must
+// outbox is a queue without bound: the goroutine that fills it holds the plane's mutex and must
 // not wait for a client.
 type outbox struct {
 	mu       sync.Mutex

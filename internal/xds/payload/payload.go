@@ -23,7 +23,7 @@ const (
 	// BySize shows its type and its size, and none of its bytes: they may hold
 	// secrets (OPS-6).
 	BySize Unknown = iota
-	// AsBase64 shows its bytes in base64, for who sees all that the server sends
+	// AsBase64 shows its bytes in base64, for clients, which see all that the server sends
 	// anyway.
 	AsBase64
 )

@@ -36,7 +36,7 @@ type fleet struct {
 	resources, removed, bytes     atomic.Int64
 	complete, joined, unrequested atomic.Int64
 	propagation                   histogram // from the control plane's update to the client
-	start                         histogram // of those who join: until they have everything
+	start                         histogram // of clients that join: until they have everything
 }
 
 // client is one of them.

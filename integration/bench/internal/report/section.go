@@ -32,7 +32,7 @@ func (t *Table) Section() string {
 	return b.String()
 }
 
-// Absolute writes what was measured once, for whoever watches a benchmark run.
+// Absolute writes what was measured once, for people who watch a benchmark run.
 func (t *Table) Absolute(v Values) string {
 	var parts []string
 	for _, m := range t.Metrics {

@@ -17,7 +17,7 @@ import (
 	"github.com/xdsrelay/xdsrelay/integration/bench/internal/fleet"
 )
 
-// Argument is the first argument of a child: whoever finds it calls Main.
+// Argument is the first argument of a child: a process that finds it calls Main.
 const Argument = "serve"
 
 // Process is a server in a process of its own. Its methods are called by one goroutine.
