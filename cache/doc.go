@@ -61,9 +61,8 @@
 // One RWMutex for each store guards its tables and, against the session, the state of its
 // clients. Updates and subscriptions take it for writing. A collect takes it for reading: it
 // changes only its own client, whose stream calls one method at a time. One lock for all types
-// makes a collect a snapshot: a client is never sent a route without the cluster that came
-// before it, and a cluster that was removed later is seen together with the route that had
-// moved away by then. With a lock for each table either can happen.
+// makes a collect a snapshot: docs/decisions/0003-one-lock-per-store.md shows which mistakes
+// smaller locks allow.
 //
 // Lock order: Store.applyMu, Store.mu, Cache.mu; and Store.mu, then lists.mu, chunks.mu or
 // waiters.mu. No two stores' locks are held together. Eviction takes its candidates under
