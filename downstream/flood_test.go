@@ -2,8 +2,6 @@ package downstream
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 	"slices"
@@ -56,47 +54,14 @@ func (h *harness) floods(w *frames.Wire, lasting time.Duration, one func() error
 // nobody else. grpc-go ends some floods by itself.
 func TestFloods_LIM2(t *testing.T) {
 	const lasting = 10 * time.Second
-	for name, f := range map[string]struct {
-		bytes int             // of one, at least
-		gone  []http2.ErrCode // what gRPC says before it ends the connection
-		one   func(h *harness, w *frames.Wire) func() error
-	}{
-		"pings": {17, []http2.ErrCode{http2.ErrCodeEnhanceYourCalm}, func(_ *harness, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WritePing(false, [8]byte{}) }
-		}},
-		"answers to pings": {17, nil, func(_ *harness, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WritePing(true, [8]byte{}) }
-		}},
-		"settings": {9, nil, func(_ *harness, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WriteSettings() }
-		}},
-		"window updates": {13, nil, func(_ *harness, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WriteWindowUpdate(0, 1) }
-		}},
-		"priorities": {14, nil, func(_ *harness, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WritePriority(1, http2.PriorityParam{StreamDep: 3}) }
-		}},
-		"unknown frames": {9, nil, func(_ *harness, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WriteRawFrame(0x77, 0, 0, nil) }
-		}},
-		"resets": {13, nil, func(_ *harness, w *frames.Wire) func() error { return w.Reset }},
-		"empty frames": {9, nil, func(h *harness, w *frames.Wire) func() error {
-			stream := h.opens(w)
-			return func() error { return w.Framer.WriteData(stream, false, nil) }
-		}},
-		"frames of a stream that there is not": {9 + 1000, nil, func(_ *harness, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WriteData(99, false, make([]byte, 1000)) }
-		}},
-		"headers": {16 << 10, nil, func(_ *harness, w *frames.Wire) func() error {
-			noise := make([]byte, 10<<10)
-			_, _ = rand.Read(noise)
-			large := hpack.HeaderField{Name: "x-noise", Value: hex.EncodeToString(noise)}
-			return func() error {
-				_, err := w.Open(large)
-				return err
-			}
-		}},
-	} {
+	floods := frames.Idle()
+	floods["resets"] = frames.Flood{Bytes: 13, Begin: func(w *frames.Wire) (func() error, error) { return w.Reset, nil }}
+	floods["frames of a stream that there is not"] = frames.Flood{Bytes: 9 + 1000, Begin: func(w *frames.Wire) (func() error, error) {
+		return func() error { return w.Framer.WriteData(99, false, make([]byte, 1000)) }, nil
+	}}
+	floods["headers"] = frames.Headers(16<<10, 10<<10)
+	says := map[string][]http2.ErrCode{"pings": {http2.ErrCodeEnhanceYourCalm}} // before gRPC ends the connection
+	for name, f := range floods {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(h *harness) {
 				h.opaque.set(clusterType, "1", "a")
@@ -104,14 +69,18 @@ func TestFloods_LIM2(t *testing.T) {
 				other.subscribe(clusterType)
 				other.wants("Cluster +a=1")
 				w := h.attacker()
-				times := h.floods(w, lasting, f.one(h, w))
+				one, err := f.Begin(w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				times := h.floods(w, lasting, one)
 				// What is read in the time, what is on its way, and what gRPC reads at once.
-				if most := 1<<20 + int(lasting.Seconds())*(64<<10) + 2<<20; times*f.bytes > most {
-					t.Errorf("%d times %d bytes were taken, want %d at most", times, f.bytes, most)
+				if most := 1<<20 + int(lasting.Seconds())*(64<<10) + 2<<20; times*f.Bytes > most {
+					t.Errorf("%d times %d bytes were taken, want %d at most", times, f.Bytes, most)
 				}
 				h.limited(LimitFrames, 1)
-				if _, gone := w.Ended(); !slices.Equal(gone, f.gone) {
-					t.Errorf("the server said %v, want %v", gone, f.gone)
+				if _, gone := w.Ended(); !slices.Equal(gone, says[name]) {
+					t.Errorf("the server said %v, want %v", gone, says[name])
 				}
 				h.opaque.set(clusterType, "2", "a")
 				other.wants("Cluster +a=2")

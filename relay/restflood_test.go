@@ -3,8 +3,6 @@ package relay
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"net"
 	"net/http"
@@ -81,67 +79,28 @@ func asksCheaply(w *frames.Wire) func() error {
 // holds up nobody else. It is counted, also where net/http ends the connection before.
 func TestFloodsOfHTTP_LIM2(t *testing.T) {
 	const lasting = 10 * time.Second
-	for name, f := range map[string]struct {
-		bytes int  // of one, at least
-		ends  bool // net/http may end the connection before it is slow, after a request
-		one   func(t *testing.T, w *frames.Wire) func() error
-	}{
-		"pings": {17, false, func(_ *testing.T, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WritePing(false, [8]byte{}) }
-		}},
-		"answers to pings": {17, false, func(_ *testing.T, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WritePing(true, [8]byte{}) }
-		}},
-		"settings": {9, false, func(_ *testing.T, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WriteSettings() }
-		}},
-		"window updates": {13, false, func(_ *testing.T, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WriteWindowUpdate(0, 1) }
-		}},
-		"priorities": {14, false, func(_ *testing.T, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WritePriority(1, http2.PriorityParam{StreamDep: 3}) }
-		}},
-		"unknown frames": {9, false, func(_ *testing.T, w *frames.Wire) func() error {
-			return func() error { return w.Framer.WriteRawFrame(0x77, 0, 0, nil) }
-		}},
-		"empty frames": {9, true, func(t *testing.T, w *frames.Wire) func() error {
-			t.Helper()
-			stream, err := w.Open()
-			if err != nil {
-				t.Fatal(err)
+	floods := frames.Idle()
+	floods["unknown frames after requests whose headers were compressed"] = frames.Flood{Bytes: 9 + 16_000, Begin: func(w *frames.Wire) (func() error, error) {
+		ask := asksCheaply(w)
+		for range 1500 {
+			if err := ask(); err != nil {
+				return nil, err
 			}
-			return func() error { return w.Framer.WriteData(stream, false, nil) }
-		}},
-		"unknown frames after requests whose headers were compressed": {9 + 16_000, false, func(t *testing.T, w *frames.Wire) func() error {
-			t.Helper()
-			ask := asksCheaply(w)
-			for range 1500 {
-				if err := ask(); err != nil {
-					t.Fatal(err)
-				}
+		}
+		return func() error { return w.Framer.WriteRawFrame(0x77, 0, 0, make([]byte, 16_000)) }, nil
+	}}
+	floods["unknown frames between requests whose headers are compressed"] = frames.Flood{Bytes: 3 * (9 + 16_000), Begin: func(w *frames.Wire) (func() error, error) {
+		ask := asksCheaply(w)
+		return func() error {
+			err := ask()
+			for range 3 {
+				err = errors.Join(err, w.Framer.WriteRawFrame(0x77, 0, 0, make([]byte, 16_000)))
 			}
-			return func() error { return w.Framer.WriteRawFrame(0x77, 0, 0, make([]byte, 16_000)) }
-		}},
-		"unknown frames between requests whose headers are compressed": {3 * (9 + 16_000), false, func(_ *testing.T, w *frames.Wire) func() error {
-			ask := asksCheaply(w)
-			return func() error {
-				err := ask()
-				for range 3 {
-					err = errors.Join(err, w.Framer.WriteRawFrame(0x77, 0, 0, make([]byte, 16_000)))
-				}
-				return err
-			}
-		}},
-		"headers": {64 << 10, false, func(_ *testing.T, w *frames.Wire) func() error {
-			noise := make([]byte, 64<<10)
-			_, _ = rand.Read(noise)
-			large := hpack.HeaderField{Name: "x-noise", Value: hex.EncodeToString(noise)}
-			return func() error {
-				_, err := w.Open(large)
-				return err
-			}
-		}},
-	} {
+			return err
+		}, nil
+	}}
+	floods["headers"] = frames.Headers(64<<10, 64<<10)
+	for name, f := range floods {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				registry := prometheus.NewRegistry()
@@ -155,21 +114,26 @@ func TestFloodsOfHTTP_LIM2(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				one, times := f.one(t, w), 0
+				one, err := f.Begin(w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				times := 0
 				stop := time.AfterFunc(lasting, w.Close)
 				for ; one() == nil && times < 10_000_000; times++ {
 				}
 				stop.Stop()
 				// What is read in the time, and what is on its way.
-				if most := 1<<20 + int(lasting.Seconds())*(64<<10) + 2<<20; times*f.bytes > most {
-					t.Errorf("LIM-2: %d times %d bytes were taken, want %d at most", times, f.bytes, most)
+				if most := 1<<20 + int(lasting.Seconds())*(64<<10) + 2<<20; times*f.Bytes > most {
+					t.Errorf("LIM-2: %d times %d bytes were taken, want %d at most", times, f.Bytes, most)
 				}
 				if code := b.polls(); code != http.StatusOK && code != http.StatusNotModified {
 					t.Errorf("LIM-2: another client is answered with %d", code)
 				}
 				end()
 				pass(time.Minute) // what is on its way is read slowly, too
-				if n := b.limitedBy(registry, downstream.LimitFrames); n != 1 && (n != 0 || !f.ends) {
+				// After a request net/http may end the connection before it is slow.
+				if n := b.limitedBy(registry, downstream.LimitFrames); n != 1 && (n != 0 || name != "empty frames") {
 					t.Errorf("LIM-2: the flood was counted %v times", n)
 				}
 				if present, _ := b.relay.connections.Count(); present != 0 {
