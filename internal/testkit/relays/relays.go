@@ -34,7 +34,7 @@ type Running struct {
 }
 
 // Run runs a relay until Stop. A failure to begin ends the test, and one of the relay fails it.
-func Run(tb testing.TB, cfg *config.Config, o relay.Options, at Listeners) *Running { //nolint:gocritic // as relay.New has them
+func Run(tb testing.TB, cfg *config.Config, o relay.Options, at Listeners) *Running {
 	tb.Helper()
 	it, err := relay.New(cfg, o)
 	if err != nil {
@@ -91,9 +91,13 @@ func Listen(ctx context.Context, it *relay.Relay, cfg *config.Config) error {
 func Page(tb testing.TB, url string) (code int, text string) {
 	tb.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(url)
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	resp, err := client.Do(request)
 	if errors.Is(err, syscall.ECONNRESET) { // a machine that stood still leaves the relay without a request for too long
-		resp, err = client.Get(url)
+		resp, err = client.Do(request)
 	}
 	if err != nil {
 		tb.Fatal(err)
