@@ -204,7 +204,7 @@ func (w *world) awaitClusters(e *envoyproc.Envoy, n int, timeout time.Duration) 
 // That one is removed, and nobody changes the rejected one.
 func inTheWay(w *world) {
 	a := w.backend("a")
-	port := uint32(once(w, "port", func(t *testing.T) int { return ports.Free(t) }))
+	port := uint32(once(w, "port", func() int { return ports.Free(w.owner()) }))
 	listener := func(name, answer string) *listenerv3.Listener {
 		return onPort(name, port, &hcmv3.HttpConnectionManager{
 			StatPrefix: name, ServerName: answer,

@@ -45,7 +45,7 @@ func TestOtherTypes_VAR7_VAR8(t *testing.T) { playAll(t, otherScenarios()) }
 // certificate is a secret with a certificate of its own for a name.
 func (w *world) certificate(secret, name string) *tlsv3.Secret {
 	w.t.Helper()
-	return once(w, "certificate "+secret+" "+name, func(t *testing.T) *tlsv3.Secret { return newCertificate(t, secret, name) })
+	return once(w, "certificate "+secret+" "+name, func() *tlsv3.Secret { return newCertificate(w.t, secret, name) })
 }
 
 func newCertificate(t *testing.T, secret, name string) *tlsv3.Secret {

@@ -169,7 +169,7 @@ func (w *world) envoyAt(id string, addrs ...string) *envoyproc.Envoy {
 // backend starts a server that answers with its name, and gives its address.
 func (w *world) backend(name string) string {
 	w.t.Helper()
-	return once(w, "backend "+name, func(t *testing.T) string { return traffic.Backend(t, name) })
+	return once(w, "backend "+name, func() string { return traffic.Backend(w.owner(), name) })
 }
 
 // get makes a request to a listener.
