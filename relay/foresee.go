@@ -25,13 +25,13 @@ func (r *Relay) Foresee(cfg *config.Config, anyway bool) (*admin.Foreseen, error
 	defer secure.discard()
 	defer o.discard()
 	v := &admin.Foreseen{Changed: linesOf(changed), Waiting: linesOf(waiting)}
+	refused, moved := r.router.refused(o.plan), make(map[string]string)
+	v.Clients = len(refused)
 	if !anyway && mayRefuse(changed) {
-		if err := r.router.refuses(o.plan); err != nil {
+		if err := refuses(refused); err != nil {
 			v.Error = err.Error()
 		}
 	}
-	refused, moved := r.router.refused(o.plan), make(map[string]string)
-	v.Clients = len(refused)
 	if len(changed) > 0 {
 		v.Unknown = r.foresee(o.plan, refused, moved)
 	}

@@ -40,10 +40,8 @@ func mayRefuse(changed []config.Change) bool {
 	})
 }
 
-// refuses gives the error of a plan that would refuse too many of the clients that are served now; nil if it would not. A client
-// counts once, however many streams it has.
-func (r *router) refuses(next *plan) error {
-	refused := r.refused(next)
+// refuses gives the error of a plan that would refuse too many of the clients that are served now; nil if it would not.
+func refuses(refused map[string]string) error {
 	e := &RefusesError{Clients: len(refused)}
 	if e.Refused, e.Some = someOf(refused); float64(e.Refused) <= maxRefused*float64(e.Clients) {
 		return nil
@@ -52,6 +50,7 @@ func (r *router) refuses(next *plan) error {
 }
 
 // refused says of each client that is served now who it is, and the rule by which a plan would refuse it; "": it would not.
+// A client counts once, however many streams it has.
 func (r *router) refused(next *plan) map[string]string {
 	refused := make(map[string]string)
 	for _, routes := range r.roster.list() {
@@ -78,7 +77,10 @@ func (r *routes) account() string { return r.member.id + " " + r.peer.Account() 
 
 // shown says who the client is, and something of it.
 func (r *routes) shown(more string) string {
-	return fmt.Sprintf("%s (%s, %s)", logs.Printable(r.member.id), logs.Printable(r.peer.Identity()), more)
+	if identity := r.peer.Identity(); identity != "" {
+		more = logs.Printable(identity) + ", " + more
+	}
+	return fmt.Sprintf("%s (%s)", logs.Printable(r.member.id), more)
 }
 
 // refusedBy gives who the client is, and the rule by which a plan would refuse it; "" if it would not.

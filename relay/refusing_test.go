@@ -58,7 +58,7 @@ func TestReloadRefuses_ACC5_AGG2(t *testing.T) {
 				if !tt.taken {
 					synctest.Wait()
 					refuses, is := errors.AsType[*RefusesError](err)
-					want := fmt.Sprintf("it would refuse %d of 10 connected clients, more than 10 %%: n-%d (, rule %s), n-", len(tt.ends), tt.ends[0], tt.rule)
+					want := fmt.Sprintf("it would refuse %d of 10 connected clients, more than 10 %%: n-%d (rule %s), n-", len(tt.ends), tt.ends[0], tt.rule)
 					if !is || refuses.Refused != len(tt.ends) || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "; xdsrelay reload --yes takes it all the same") {
 						t.Errorf("ACC-5: %v, want %s", err, want)
 					}

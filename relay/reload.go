@@ -111,7 +111,7 @@ func (r *Relay) carryOut(cfg *config.Config, guarded bool) error {
 	}
 	var obsolete []origin
 	if guarded {
-		err = r.router.refuses(o.plan)
+		err = refuses(r.router.refused(o.plan))
 	}
 	if err == nil {
 		obsolete, err = r.hub.carryOut(o)

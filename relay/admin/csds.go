@@ -181,7 +181,7 @@ func xdsConfig(url string, t *downstream.TypeView, d *delivery.Detail, state boo
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 var (
-	errNodeMetadata = errors.New("node_metadatas: the relay keeps no metadata of its clients; match node_id")
+	errNodeMetadata = errors.New("node_metadatas: the relay does not match metadata; match node_id (xdsrelay nodes shows the metadata of its clients)")
 	errNoMatcher    = errors.New("a matcher without node_id matches nothing")
 )
 
