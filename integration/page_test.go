@@ -134,13 +134,13 @@ func (o *overview) names(words ...string) bool {
 func rejectAll(*xdsclient.Response) error { return errors.New("no such <i>filter</i>") }
 
 // follow has a client ask for something until it leaves.
-func follow(t *testing.T, r *testRelay, node string, judge func(*xdsclient.Response) error, typeURL string, names ...string) (c *xdsclient.Client, leave func()) {
+func follow(t *testing.T, r *testRelay, node string, judge func(*xdsclient.Response) error, typeURL string, names ...string) (_ *xdsclient.Client, leave func()) {
 	t.Helper()
 	conn, err := xdsclient.Dial("passthrough:///"+r.addr, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = xdsclient.New(xdsclient.Options{Form: xdsclient.Incremental, Conn: conn, Node: &corev3.Node{Id: node}, OnResponse: judge})
+	c := xdsclient.New(xdsclient.Options{Form: xdsclient.Incremental, Conn: conn, Node: &corev3.Node{Id: node}, OnResponse: judge})
 	c.Subscribe(typeURL, names...)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

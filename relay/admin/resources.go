@@ -93,7 +93,8 @@ func (p *Pages) resourceFilter(q query) (f ResourceFilter, err error) {
 			return f, Wrong("after: expected what the header Link of the page before has")
 		}
 	}
-	return f, p.present(&f)
+	err = p.present(&f)
+	return f, err
 }
 
 // present looks for the upstream and the scope of a filter. The scope of xdstp names can always come.
