@@ -7,7 +7,7 @@
 #   XDSRELAY_ENVOY an Envoy; if it is not set, that of make integration is installed
 #   FLEET          how many Envoys, 10 if it is not set
 #   KEEP           1: leave everything there
-# It needs buildah and openssl, and makes and removes the namespace xdsrelay-soak.
+# It needs buildah and openssl, and makes and removes the namespaces xdsrelay-soak and xdsrelay-soak-page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ./programs.sh
@@ -17,16 +17,18 @@ envoy_binary
 cd kubernetes
 ns=xdsrelay-soak fleet=${FLEET:-10}
 tmp=$(mktemp -d)
-k() { "${on[@]}" kubectl --namespace "$ns" "$@"; }
-h() { "${on[@]}" helm --namespace "$ns" "$@"; }
+kubectl() { "${on[@]:-command}" kubectl "$@"; }
+helm() { "${on[@]:-command}" helm "$@"; }
+k() { kubectl --namespace "$ns" "$@"; }
+h() { helm --namespace "$ns" "$@"; }
 finish() {
 	local result=$?
 	if [[ $result != 0 ]]; then
 		k get pods -o wide || true
 		k logs -l app.kubernetes.io/name=xdsrelay --tail=20 --prefix || true
 	fi
-	[[ -n ${KEEP-} ]] || "${on[@]}" kubectl delete namespace "$ns" --ignore-not-found --wait=false >/dev/null || true
-	[[ -z ${drained-} ]] || "${on[@]}" kubectl uncordon "$drained" || true
+	[[ -n ${KEEP-} ]] || kubectl delete namespace "$ns" "$ns-page" --ignore-not-found --wait=false >/dev/null || true
+	[[ -z ${drained-} ]] || kubectl uncordon "$drained" || true
 	rm -rf "$tmp"
 }
 trap finish EXIT
@@ -47,6 +49,21 @@ buildah "${store[@]}" push --quiet localhost/xdsrelay-world:1 "docker-archive:$t
 "${load[@]}" "$(echo "$tmp"/dist/*.oci.tar)"
 say "images are on all nodes"
 
+# --- the page for new users, as it is but for names: the images are there already ---
+mkdir "$tmp/page"
+tar -C "$tmp/page" --strip-components=1 -xzf "$tmp"/dist/xdsrelay_*.tar.gz
+cp "$tmp"/dist/xdsrelay-chart-*.tgz "$tmp/page"
+{
+	declare -p on
+	declare -f kubectl helm
+	sed -n '/^```sh$/,/^```$/{/^```/d;/^kind /d;p}' ../../docs/start/kubernetes.md | sed -E "s,(namespace |namespaces/|\.)xds\b,\1$ns-page,g
+		s,image: docker.io/envoyproxy/.*,image: localhost/xdsrelay-world:1,; s,command: \[envoy,command: [/envoy,"
+} >"$tmp/page/page.sh"
+kubectl delete namespace "$ns-page" --ignore-not-found >/dev/null
+(cd "$tmp/page" && PATH=$tmp/page:$PATH timeout 5m bash -euo pipefail page.sh) >"$tmp/page.log" 2>&1 || { cat "$tmp/page.log"; exit 1; }
+say "docs/start/kubernetes.md: $(tail -n 1 "$tmp/page.log")"
+kubectl delete namespace "$ns-page" >/dev/null
+
 # --- certificates: one authority ---
 cert() { # NAME SECRET HOST...: a new certificate of the authority, into a secret
 	local name=$1 secret=$2 hosts
@@ -60,8 +77,8 @@ cert() { # NAME SECRET HOST...: a new certificate of the authority, into a secre
 	k apply -f "$tmp/secret.yaml" >/dev/null
 }
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=soak -days 2 -keyout "$tmp/ca.key" -out "$tmp/ca.crt" 2>/dev/null
-"${on[@]}" kubectl delete namespace "$ns" --ignore-not-found >/dev/null
-"${on[@]}" kubectl create namespace "$ns" >/dev/null
+kubectl delete namespace "$ns" --ignore-not-found >/dev/null
+kubectl create namespace "$ns" >/dev/null
 cert relay server edge-xdsrelay "edge-xdsrelay.$ns.svc"
 cert envoy client envoy
 
@@ -145,7 +162,7 @@ well "rolling upgrade of three relays"
 nodes=$(k get nodes -o jsonpath='{.items[*].metadata.name}')
 if [[ $(wc -w <<<"$nodes") -gt 1 ]]; then
 	drained=${nodes##* }
-	k drain "$drained" --ignore-daemonsets --delete-emptydir-data --pod-selector=app.kubernetes.io/name=xdsrelay --timeout=3m >/dev/null
+	k drain "$drained" --ignore-daemonsets --delete-emptydir-data --pod-selector=suite=xdsrelay-soak --timeout=3m >/dev/null
 	rolled edge-xdsrelay
 	well "relays of a node drained"
 	k uncordon "$drained" >/dev/null

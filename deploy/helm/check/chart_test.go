@@ -243,6 +243,24 @@ func (o *objects) configures(t *testing.T) {
 	}
 }
 
+// The pod of "helm test" comes as a client: with a certificate of its own, where servers and clients have a CA each.
+func TestChartTest_OPS6(t *testing.T) {
+	for of, want := range map[string]string{"{}": "xdsrelay-server", "{secret: xds-client}": "xds-client"} {
+		var values map[string]any
+		text := "{tls: {secret: xdsrelay-server}, test: " + of + ", config: {upstreams: [{name: a, default: true, endpoints: [a:1]}]}}"
+		if err := sigsyaml.Unmarshal([]byte(text), &values); err != nil {
+			t.Fatal(err)
+		}
+		rendered, err := render(values)
+		if err != nil {
+			t.Fatalf("test: %s: %v", of, err)
+		}
+		if got := decode(t, rendered).test.Spec.Volumes; len(got) != 1 || got[0].Secret == nil || got[0].Secret.SecretName != want {
+			t.Errorf("test: %s: the volumes %+v, want the secret %s", of, got, want)
+		}
+	}
+}
+
 // Values that the chart does not know, or would overwrite, are refused.
 func TestChartRefuses(t *testing.T) {
 	upstreams := "upstreams: [{name: a, default: true, endpoints: [a:1]}]"
