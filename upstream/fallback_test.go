@@ -155,6 +155,7 @@ func TestSUR2_SilentWhenAClientAsks(t *testing.T) {
 // cost a stream; one that answers and stands is returned to.
 func TestSUR2_LOC6_ReturnOnlyToOneThatAnswers(t *testing.T) {
 	eachAPI(t, func(t *testing.T, api APIType) {
+		t.Helper()
 		f := newFaulty(t)
 		a, b := f.plane("a:1", api), f.plane("b:1", api)
 		a.set("1", "x")
@@ -206,6 +207,7 @@ func TestSUR2_LOC6_ReturnOnlyToOneThatAnswers(t *testing.T) {
 // fails, and nothing is owed.
 func TestSUR2_QuietNight(t *testing.T) {
 	eachAPI(t, func(t *testing.T, api APIType) {
+		t.Helper()
 		f := newFaulty(t)
 		a, b := f.plane("a:1", api), f.plane("b:1", api)
 		a.set("1", "x", "y")
@@ -280,6 +282,7 @@ func TestSUR2_OneEndpointAlone(t *testing.T) {
 // the next priority; those of the other one stay.
 func TestSUR2_SpreadReplicas(t *testing.T) {
 	eachAPI(t, func(t *testing.T, api APIType) {
+		t.Helper()
 		f := newFaulty(t)
 		planes := map[string]*livePlane{}
 		for _, host := range []string{"a:1", "b:1", "c:1"} {
@@ -333,6 +336,7 @@ func TestSUR2_SpreadReplicas(t *testing.T) {
 // time leaves the mute one among all that do. It goes on trying (UPS-2).
 func TestSUR2_UPS2_OneIsGoneAndTheOtherMute(t *testing.T) {
 	eachAPI(t, func(t *testing.T, api APIType) {
+		t.Helper()
 		f := newFaulty(t)
 		a, b := f.plane("a:1", api), f.plane("b:1", api)
 		a.set("1", "x")
@@ -553,6 +557,7 @@ func TestSUR2_ServersWithOneStreamForANode(t *testing.T) {
 // A session that ends while its query has no answer leaves nothing that the control plane owes.
 func TestSUR2_EndWithAQuery(t *testing.T) {
 	eachAPI(t, func(t *testing.T, api APIType) {
+		t.Helper()
 		f, out := newFaulty(t), new(Outages)
 		a := f.plane("a:1", api)
 		a.set("1", "x")
@@ -595,6 +600,7 @@ func (c askedBy) asker() asker { return panicsFirst{c.client.asker(), c.fails} }
 // finds the server silent, and a better one good.
 func TestSUR2_SUR6_QueriesThatPanic(t *testing.T) {
 	eachAPI(t, func(t *testing.T, api APIType) {
+		t.Helper()
 		f := newFaulty(t)
 		a, b := f.plane("a:1", api), f.plane("b:1", api)
 		a.set("1", "x")
