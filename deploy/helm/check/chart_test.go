@@ -189,6 +189,9 @@ func (o *objects) fits(t *testing.T) {
 			if !slices.Contains(ports, p.TargetPort.StrVal) {
 				t.Errorf("%s: the pod has no port %q", s.Name, p.TargetPort.StrVal)
 			}
+			if p.Name == "admin" && s.Spec.ClusterIP != corev1.ClusterIPNone {
+				t.Errorf("%s: clients reach the admin port", s.Name)
+			}
 		}
 	}
 	for _, p := range []*corev1.Probe{relay.StartupProbe, relay.LivenessProbe, relay.ReadinessProbe} {
@@ -196,8 +199,8 @@ func (o *objects) fits(t *testing.T) {
 			t.Errorf("a probe of the port %v", p.HTTPGet.Port)
 		}
 	}
-	if slices.Contains(ports, "admin") {
-		t.Error("the admin port is open")
+	if slices.Contains(ports, "admin") != strings.Contains(o.config.Data["xdsrelay.yaml"], "tokens_file") {
+		t.Errorf("ports %q, of which admin is to be there with tokens only", ports)
 	}
 }
 
