@@ -16,10 +16,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
-	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -419,7 +416,7 @@ func (n *network) serve(host string, change ...func(*server)) *server {
 		f(s)
 	}
 	s.script.Delta = s.take
-	s.script.Serve(lis, append(append([]grpc.ServerOption{allowPings()}, s.opts...), grpc.ForceServerCodecV2(rawCodec{encoding.GetCodecV2(grpcproto.Name)}))...)
+	s.script.Serve(lis, append(append([]grpc.ServerOption{allowPings()}, s.opts...), grpc.ForceServerCodecV2(wire.Codec()))...)
 	n.mu.Lock()
 	n.hosts[host] = lis
 	n.mu.Unlock()
@@ -522,18 +519,6 @@ func (ss *serverStream) respond(typeURL, nonce string, names ...string) {
 	if err := ss.Send(resp); err != nil {
 		ss.t.Fatalf("Send: %v", err)
 	}
-}
-
-// raw is sent as it is.
-type raw []byte
-
-type rawCodec struct{ encoding.CodecV2 }
-
-func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	if b, ok := v.(raw); ok {
-		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
-	}
-	return c.CodecV2.Marshal(v)
 }
 
 // recorder is an Observer that keeps what it is told.

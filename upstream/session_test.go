@@ -168,7 +168,7 @@ func TestSTR8STR9ACK2Answers(t *testing.T) {
 	})
 }
 
-func encode(t *testing.T, r *discoveryv3.DeltaDiscoveryResponse) raw {
+func encode(t *testing.T, r *discoveryv3.DeltaDiscoveryResponse) wire.Raw {
 	t.Helper()
 	b, err := proto.Marshal(r)
 	if err != nil {
@@ -179,16 +179,16 @@ func encode(t *testing.T, r *discoveryv3.DeltaDiscoveryResponse) raw {
 
 // undecodable is a response with a resource whose name says that it is longer than
 // the resource.
-func undecodable(t *testing.T, typeURL, nonce string) raw {
+func undecodable(t *testing.T, typeURL, nonce string) wire.Raw {
 	t.Helper()
-	return append(raw{2<<3 | 2, 3, 1<<3 | 2, 9, 'x'},
+	return append(wire.Raw{2<<3 | 2, 3, 1<<3 | 2, 9, 'x'},
 		encode(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: nonce})...)
 }
 
 // What cannot be accepted is refused with the reason, and the stream lives on.
 func TestACK6Rejected(t *testing.T) {
 	for name, tt := range map[string]struct {
-		msg  raw
+		msg  wire.Raw
 		want string
 	}{
 		"undecodable": {undecodable(t, clusters, "n"), "resources[0]"},
@@ -228,11 +228,11 @@ func TestACK6Rejected(t *testing.T) {
 // A response that says neither what it is nor has a nonce cannot be refused:
 // the stream is given up, with growing delays since it may go on like that.
 func TestACK6Unanswerable(t *testing.T) {
-	for name, msg := range map[string]raw{
+	for name, msg := range map[string]wire.Raw{
 		"garbage":              {0xff, 0xff, 0xff},
 		"empty":                {},
-		"nonsense, no nonce":   append(raw{4<<3 | 2, 1}, 'x'),
-		"nonce without a type": append(raw{5<<3 | 2, 1}, 'n'),
+		"nonsense, no nonce":   append(wire.Raw{4<<3 | 2, 1}, 'x'),
+		"nonce without a type": append(wire.Raw{5<<3 | 2, 1}, 'n'),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

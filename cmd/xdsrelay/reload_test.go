@@ -5,8 +5,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -18,6 +16,8 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+
+	"github.com/xdsrelay/xdsrelay/internal/testkit/relays"
 )
 
 // reloaded is a relay whose configuration is changed while it runs.
@@ -55,17 +55,8 @@ next:
 // page is a page of the admin port.
 func (r *reloaded) page(path string) string {
 	r.Helper()
-	resp, err := http.Get("http://" + r.admin + path)
-	if err != nil {
-		r.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.Fatal(err)
-	}
-	http.DefaultClient.CloseIdleConnections()
-	return string(body)
+	_, text := relays.Page(r, "http://"+r.admin+path)
+	return text
 }
 
 func (r *reloaded) shows(path string, parts ...string) {

@@ -7,6 +7,8 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 const dir = "xdstp://auth/envoy.config.cluster.v3.Cluster/dir/"
@@ -277,9 +279,9 @@ func TestACK6_otherTypeAndBrokenEnvelope(t *testing.T) {
 
 		// The resource ends in the middle of a tag.
 		head := "\x22" + string(rune(len(endpointType))) + endpointType
-		broken, reason := raw("\x12\x01\x80"+head+"\x2a\x02n2"), "wire: cannot decode resources[0]: "
+		broken, reason := wire.Raw("\x12\x01\x80"+head+"\x2a\x02n2"), "wire: cannot decode resources[0]: "
 		if s.form == REST {
-			broken, reason = raw(`{"resources": ["`), "cannot decode the response: "
+			broken, reason = wire.Raw(`{"resources": ["`), "cannot decode the response: "
 		}
 		s.sendMessage(endpointType, broken)
 		got := rec.next()

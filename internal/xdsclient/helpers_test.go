@@ -24,8 +24,6 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -113,7 +111,7 @@ func newScript(t *testing.T, v variant) *script {
 		T: t, variant: v, streams: make(map[string]grpc.ServerStream), ends: make(map[string]chan error), polls: make(map[string]chan reply),
 		nonces: make(map[string]string), wanted: make(map[string]map[string]bool),
 	}
-	s.conn = serve(t, grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{wire.Codec()}), grpc.UnknownServiceHandler(s.handle)))
+	s.conn = serve(t, grpc.NewServer(grpc.ForceServerCodecV2(wire.Codec()), grpc.UnknownServiceHandler(s.handle)))
 	return s
 }
 
@@ -313,7 +311,7 @@ func (s *script) send(typeURL, number string, elements ...string) {
 // sendMessage sends a message on the stream of a type.
 func (s *script) sendMessage(typeURL string, m any) {
 	s.Helper()
-	switch body, isRaw := m.(raw); {
+	switch body, isRaw := m.(wire.Raw); {
 	case s.form != REST:
 		if err := s.stream(s.of(typeURL)).SendMsg(m); err != nil {
 			s.Error(err)
@@ -475,18 +473,6 @@ func payload(typeURL, name, content string) proto.Message {
 		return &endpointv3.ClusterLoadAssignment{ClusterName: name, Policy: policy}
 	}
 	return &clusterv3.Cluster{Name: name, AltStatName: content}
-}
-
-// raw is a message that a server sends as it is.
-type raw []byte
-
-type rawCodec struct{ encoding.CodecV2 }
-
-func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	if b, ok := v.(raw); ok {
-		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
-	}
-	return c.CodecV2.Marshal(v)
 }
 
 // recorder shows responses in a short form.

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/xdsrelay/xdsrelay/internal/wire"
 )
 
 func overREST() []variant { return variants()[4:] }
@@ -118,7 +120,7 @@ func TestACK6_OPS6_undecodableJSON(t *testing.T) {
 			c := s.client(Options{OnResponse: rec.record})
 			c.Subscribe(clusterType)
 			running(s.T, c)
-			s.sendMessage(clusterType, raw(body))
+			s.sendMessage(clusterType, wire.Raw(body))
 			got := rec.next()
 			if len(got) != 1 || !strings.HasPrefix(got[0], want) || strings.Contains(got[0], "PRIVATE") {
 				s.Errorf("%s: %q, want %q", body, got, want)
