@@ -58,24 +58,31 @@ func (r *Relay) passthrough(c *admin.Command) (*admin.Passthrough, error) {
 	}
 	now := r.router.now.Load().passed
 	v := &admin.Passthrough{Rules: []admin.PassRule{}}
-	for _, x := range now.rules {
-		v.Rules = append(v.Rules, admin.PassRule{Upstream: x.Upstream, Scope: x.Scope, TypeURL: x.TypeURL, Configured: slices.Contains(now.configured, x)})
-	}
 	types := make(map[string]string)
 	for _, x := range slices.Concat(xds.Services(), xds.V2Services()) {
 		types[x.Name] = x.V3Type()
 	}
-	selected := func(s *downstream.Status, at downstream.Origin) bool {
-		return slices.ContainsFunc(wanted, func(x passthrough.Rule) bool { return x.Selects(at.Upstream, at.Scope, types[s.Service]) })
+	selected := func(by []passthrough.Rule, s *downstream.Status, at downstream.Origin) bool {
+		return slices.ContainsFunc(by, func(x passthrough.Rule) bool { return x.Selects(at.Upstream, at.Scope, types[s.Service]) })
 	}
-	for _, s := range r.passage.Clients(nil) {
-		if selected(&s, *s.Passed) {
-			v.Passed++
+	through := r.passage.Clients(nil)
+	passedBy := func(by ...passthrough.Rule) (streams int) {
+		for i := range through {
+			if selected(by, &through[i], *through[i].Passed) {
+				streams++
+			}
 		}
+		return streams
+	}
+	v.Passed = passedBy(wanted...)
+	for _, x := range now.rules {
+		v.Rules = append(v.Rules, admin.PassRule{
+			Upstream: x.Upstream, Scope: x.Scope, TypeURL: x.TypeURL, Configured: slices.Contains(now.configured, x), Passed: passedBy(x),
+		})
 	}
 	streams := r.streamed()
 	for _, s := range (adminState{r}).cached(nil, nil) {
-		if slices.ContainsFunc(origins(&s), func(at downstream.Origin) bool { return streams[at.Upstream] && selected(&s, at) }) {
+		if slices.ContainsFunc(origins(&s), func(at downstream.Origin) bool { return streams[at.Upstream] && selected(wanted, &s, at) }) {
 			v.Cached++
 		}
 	}
@@ -90,6 +97,20 @@ func (r *Relay) streamed() map[string]bool {
 		all[name] = u.HasStreams()
 	}
 	return all
+}
+
+// byStreams lists the upstreams that have streams, and those that have none.
+func (r *Relay) byStreams() (with, without []string) {
+	for name, streams := range r.streamed() {
+		if streams {
+			with = append(with, name)
+		} else {
+			without = append(without, name)
+		}
+	}
+	slices.Sort(with)
+	slices.Sort(without)
+	return with, without
 }
 
 // origins lists where a stream's resources come from. Polls have none: they are not served 1:1.
@@ -107,6 +128,9 @@ func origins(s *downstream.Status) (all []downstream.Origin) {
 func (o operator) Passthrough(c *admin.Command) (*admin.Done, error) {
 	return o.pass(c, func(now *passed, wanted []passthrough.Rule) (next passed, err error) {
 		next = *now
+		if with, without := o.relay.byStreams(); len(with) == 0 && len(without) > 0 {
+			return next, admin.Wrong("no client can be served 1:1: each upstream is polled or made of files (%s), and the cache serves its clients", strings.Join(without, ", "))
+		}
 		for _, x := range wanted {
 			next.rules, next.ordered = withRule(next.rules, x), withRule(next.ordered, x)
 		}
@@ -180,6 +204,9 @@ func (r *Relay) passWarnings(next, before *passed) (all []string) {
 	on := len(next.rules) > len(before.rules)
 	if on && len(r.hub.present()) > 1 && slices.ContainsFunc(next.rules, func(x passthrough.Rule) bool { return x.TypeURL == "" }) {
 		all = append(all, "an aggregated stream goes to one upstream, that of its first request: a request for what another upstream serves ends it")
+	}
+	if _, without := r.byStreams(); on && len(without) > 0 && slices.ContainsFunc(next.rules, func(x passthrough.Rule) bool { return x.Upstream == "" }) {
+		all = append(all, "clients of "+strings.Join(without, ", ")+" are not served 1:1: it is polled or made of files, and the cache serves them as before")
 	}
 	if on && r.now.Load().config.Server.RESTListen != "" {
 		all = append(all, "polls over REST are not served 1:1: the cache serves them as before")

@@ -267,8 +267,8 @@ func TestPassthrough_Command(t *testing.T) {
 		t.Errorf("on: %+v", done)
 	}
 	r.passes(2)
-	r.shows("/passthrough", `"upstream": "a"`, `"configured": false`, `"passed": 2`, `"cached": 0`)
-	r.shows("/status", `"passed": 2`, `"kind": "passed through"`, "xdsrelay passthrough off --upstream a")
+	r.shows("/passthrough", `"upstream": "a"`, "\"configured\": false,\n      \"passed\": 2", `"cached": 0`)
+	r.shows("/status", `"passed": 2`, `"kind": "passed through"`, "The relay serves all streams to a 1:1, 2 now: ", "xdsrelay passthrough off --upstream a --yes")
 	r.shows("/clients?node=n", `"passed_through": {`, `"upstream": "a"`, `"node": "n"`, `"variant": "delta-ads"`)
 	plane.Apply(clustersOf(t, contents{"y": "1"}))
 	for _, f := range fleet {
@@ -322,9 +322,24 @@ func TestPassthrough_Refused(t *testing.T) {
 			}
 		}
 	}
-	if done := r.does("/passthrough/on", `{}`); len(done.Warnings) != 1 || !strings.Contains(done.Warnings[0], "one upstream") {
+	if done := r.does("/passthrough/on", `{}`); len(done.Warnings) != 2 || !strings.Contains(done.Warnings[0], "one upstream") ||
+		!strings.HasPrefix(done.Warnings[1], "clients of polled are not served 1:1") {
 		t.Errorf("%+v", done)
 	}
+	r.shows("/status", "A rule has the relay serve all streams 1:1. It serves none so now.")
+}
+
+// Where no upstream has streams the command is refused: it would change nothing, and say that it had.
+func TestPassthrough_NoStreams(t *testing.T) {
+	cfg := configOf(upstreamAt("a", "127.0.0.1:1"))
+	cfg.Upstreams[0].APIType = config.REST
+	r := run(t, cfg)
+	for _, body := range []string{`{}`, `{"types": ["cds"]}`} {
+		if code, answer := r.command("/passthrough/on", body); code != http.StatusBadRequest || !strings.Contains(answer, "no client can be served 1:1: each upstream is polled or made of files (a)") {
+			t.Errorf("%s: %d %s", body, code, answer)
+		}
+	}
+	r.shows("/passthrough", `"rules": []`)
 }
 
 // A rule with a type selects streams of the type's own service, and a stream that no rule selects is served from the cache,

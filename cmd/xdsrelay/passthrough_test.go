@@ -39,7 +39,7 @@ func TestPassthrough(t *testing.T) {
 		return strings.Contains(xdsrelay(t, "clients", "--admin", r.admin).stdout, "passed")
 	})
 	if got := xdsrelay(t, "status", "--admin", r.admin); got.code != 0 && got.code != cli.ExitFailure || !strings.Contains(got.stdout, "1:1") ||
-		!strings.Contains(got.stdout, "next: xdsrelay passthrough off --upstream a") {
+		!strings.Contains(got.stdout, "next: xdsrelay passthrough off --upstream a --yes") {
 		t.Errorf("%+v", got)
 	}
 	if err := linear.UpdateResource("new", cluster("new", 1)); err != nil {

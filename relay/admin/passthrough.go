@@ -20,6 +20,7 @@ type PassRule struct {
 	Scope      string `json:"scope,omitempty"`
 	TypeURL    string `json:"type_url,omitempty"`
 	Configured bool   `json:"configured"` // by the key passthrough; false: by a command, until the relay restarts
+	Passed     int    `json:"passed"`     // streams that are served 1:1, and that the rule selects
 }
 
 // passthrough shows which streams are served 1:1.
@@ -47,9 +48,12 @@ func (f *findings) passed(v *Passthrough) {
 			what += fmt.Sprintf(" in scope %q", r.Scope)
 			next += " --scope " + word(r.Scope)
 		}
+		text := fmt.Sprintf("The relay serves %s 1:1, %d now: nothing is shared, kept or held for these clients.", what, r.Passed)
+		if r.Passed == 0 {
+			text = "A rule has the relay serve " + what + " 1:1. It serves none so now."
+		}
 		f.add(Problem{
-			Kind: PassedThrough, Upstream: r.Upstream, TypeURL: r.TypeURL, Next: next,
-			Text: "The relay serves " + what + " 1:1: nothing is shared, kept or held for these clients.",
+			Kind: PassedThrough, Upstream: r.Upstream, TypeURL: r.TypeURL, Next: next + " --yes", Text: text,
 		})
 	}
 }
