@@ -123,15 +123,18 @@ func (o *compareFlags) run(ctx context.Context, plane, relay, format string, std
 		ControlPlane: toPlane, Relay: toRelay, APIType: o.relay.api.value, Subscriptions: subs, Timeout: o.timeout, Parallel: o.parallel,
 	}
 	c := comparison{Differences: []compare.Difference{}, Errors: []string{}}
-	unreachable := false
+	hint := "" // of a server that cannot be reached
 	compare.Nodes(ctx, nodes, options, func(r compare.Result) {
 		c.Nodes++
 		c.Resources += r.Resources
 		c.Differences = append(c.Differences, r.Differences...)
+		err := r.Err()
 		switch {
-		case r.Err != nil:
-			c.Errors = append(c.Errors, r.Node+": "+strings.ReplaceAll(r.Err.Error(), "\n", "; "))
-			unreachable = unreachable || unconnected(r.Err)
+		case err != nil:
+			c.Errors = append(c.Errors, r.Node+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
+			if unconnected(err) {
+				hint = o.hint(&r)
+			}
 		case len(r.Differences) == 0:
 			c.Equal++
 		}
@@ -150,18 +153,29 @@ func (o *compareFlags) run(ctx context.Context, plane, relay, format string, std
 	switch {
 	case err != nil:
 		return err
-	case unreachable:
-		return &cli.Error{Code: cli.ExitUnreachable, Err: errors.New("a server cannot be reached"), Hint: "the addresses are those of the control plane and of the relay, in this order"}
+	case hint != "":
+		return &cli.Error{Code: cli.ExitUnreachable, Err: errors.New("a server cannot be reached"), Hint: hint}
 	case c.Equal < c.Nodes:
 		return &cli.Error{Code: cli.ExitFailure}
 	}
 	return nil
 }
 
+// addressesHint is for addresses that may be in the wrong order.
+const addressesHint = "the addresses are those of the control plane and of the relay, in this order"
+
+// hint gives the usual remedy where a server cannot be reached, with the flags of this server.
+func (o *compareFlags) hint(r *compare.Result) string {
+	if unconnected(r.PlaneErr) {
+		return "control plane: " + strings.ReplaceAll(o.plane.hint(r.PlaneErr), "--", "--control-plane-") + "; " + addressesHint
+	}
+	return "relay: " + o.relay.hint(r.RelayErr) + "; " + addressesHint
+}
+
 // connect makes what leads to one of the servers, and a function that ends it.
 func (o *watchFlags) connect(address string) (watch.Transport, func(), error) {
 	if err := o.checkAddress(address); err != nil {
-		return watch.Transport{}, nil, cli.Usage(err, "the addresses are those of the control plane and of the relay, in this order")
+		return watch.Transport{}, nil, cli.Usage(err, addressesHint)
 	}
 	transport, end, err := o.transport(address)
 	if err != nil {

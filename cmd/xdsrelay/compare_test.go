@@ -2,6 +2,7 @@ package main
 
 import (
 	zero "cmp"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,12 +17,17 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xdsrelay/xdsrelay/cmd/internal/cli"
 	"github.com/xdsrelay/xdsrelay/internal/files"
+	"github.com/xdsrelay/xdsrelay/internal/testkit/pki"
 	planes "github.com/xdsrelay/xdsrelay/internal/testkit/plane"
 	"github.com/xdsrelay/xdsrelay/relay/admin"
 )
@@ -314,12 +320,18 @@ access:
 func TestCompareErrors_OPS6(t *testing.T) {
 	t.Parallel()
 	server, fleet := comparedServer(t, true), fleetOf(t, 1)
+	secure := controlPlane(t, cachev3.NewLinearCache(resource.ClusterType), nil, grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{pki.NewAuthority(t, "ca").Server("xds.example.com")},
+	})))
 	for _, tt := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{server, "127.0.0.1:1", "--nodes", fleet}, cli.ExitUnreachable, "error: a server cannot be reached\n"},
+		{[]string{server, "127.0.0.1:1", "--nodes", fleet}, cli.ExitUnreachable, "error: a server cannot be reached\nhint: relay: is there a server at this address, and does it need TLS (--tls)?"},
+		{[]string{secure, server, "--nodes", fleet}, cli.ExitUnreachable, "hint: control plane: the server seems to have TLS: add --control-plane-tls, or"},
+		{[]string{server, secure, "--nodes", fleet}, cli.ExitUnreachable, "hint: relay: the server seems to have TLS: add --tls, or"},
+		{[]string{server, secure, "--nodes", fleet, "--server-name", "xds.example.com"}, cli.ExitUnreachable, "hint: relay: give the CA of the server's certificate with --ca-file; the addresses"},
 		{[]string{server, "x", "--nodes", fleet}, cli.ExitUsage, "error: expected host:port, got \"x\"\n"},
 		{[]string{server, server}, cli.ExitUsage, "required flag(s) \"nodes\" not set"},
 		{[]string{server, server, "--nodes", t.TempDir()}, cli.ExitUsage, "no node files in this folder"},

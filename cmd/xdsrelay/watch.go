@@ -149,6 +149,9 @@ func (o *watchFlags) run(ctx context.Context, address string, format watch.Forma
 // unconnected reports whether there was no connection to the server, in the words of gRPC's client
 // and of net/http: a server can be unavailable too, and says so in its own.
 func unconnected(err error) bool {
+	if err == nil {
+		return false
+	}
 	text := err.Error()
 	return status.Code(err) == codes.Unavailable && (strings.Contains(text, "connection error: ") || strings.Contains(text, "Post \"http"))
 }
@@ -168,6 +171,14 @@ func (o *watchFlags) hint(err error) string {
 		return "the server seems to have TLS: add --tls, or the flags for its files"
 	case o.wantsTLS() && (strings.Contains(text, "does not look like a TLS handshake") || strings.Contains(text, "HTTP response to HTTPS client")):
 		return "the server has no TLS: leave out --tls and the flags for files"
+	case strings.Contains(text, "signed by unknown authority"):
+		return "give the CA of the server's certificate with --ca-file"
+	case strings.Contains(text, "x509: certificate is ") || strings.Contains(text, "x509: cannot validate certificate"):
+		return "the server's certificate is for another name: connect to that name, or give it with --server-name"
+	case strings.Contains(text, "tls: certificate required"):
+		return "the server wants a certificate of a CA that it trusts: give one with --cert-file and --key-file"
+	case strings.Contains(text, "remote error: tls: "):
+		return "the server refuses this client's certificate: check --cert-file and --key-file"
 	}
 	switch status.Code(err) {
 	case codes.Unavailable:

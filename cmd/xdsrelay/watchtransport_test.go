@@ -86,8 +86,23 @@ func TestWatchOverHTTPS(t *testing.T) {
 	if got := xdsrelay(t, append(args, "--server-name", "xds.example.com")...); got.code != 0 || !strings.Contains(got.stdout, "+ cart") || proto.Load() != "HTTP/2.0" {
 		t.Errorf("over %v: %+v", proto.Load(), got)
 	}
-	if got := xdsrelay(t, args...); got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, "hint: is there a server with TLS at this address?") {
+	if got := xdsrelay(t, args...); got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, "hint: the server's certificate is for another name") {
 		t.Errorf("without the server's name: %+v", got)
+	}
+	for why, tt := range map[string]struct {
+		ca   string
+		more []string
+		hint string
+	}{
+		"an unknown CA":  {dir.PutCA("other", pki.NewAuthority(t, "other")), []string{"--cert-file", cert, "--key-file", key}, "hint: give the CA of the server's certificate with --ca-file\n"},
+		"no certificate": {dir.PutCA("ca", ca), nil, "give one with --cert-file and --key-file\n"},
+	} {
+		all := append(args[:len(args)-6:len(args)-6], append([]string{"--server-name", "xds.example.com", "--ca-file", tt.ca}, tt.more...)...)
+		holds(t, func() bool { // a server may close before this end has written all: then there is no reason
+			got := xdsrelay(t, all...)
+			t.Logf("%s: %+v", why, got)
+			return got.code == cli.ExitUnreachable && strings.Contains(got.stderr, tt.hint)
+		})
 	}
 }
 

@@ -58,7 +58,13 @@ type Result struct {
 	Node        string
 	Resources   int // that the control plane has for it
 	Differences []Difference
-	Err         error // of a server that could not be asked
+	PlaneErr    error // of the control plane, if it could not be asked
+	RelayErr    error // of the relay
+}
+
+// Err has the errors of both servers.
+func (r *Result) Err() error {
+	return errors.Join(wrap("control plane", r.PlaneErr), wrap("relay", r.RelayErr))
 }
 
 // Nodes asks as each node, several at a time, and calls each with what came of it, one at a time.
@@ -85,12 +91,10 @@ func (o Options) node(ctx context.Context, node *corev3.Node) (r Result) {
 	for range 2 {
 		var plane, relay *view
 		var asking sync.WaitGroup
-		var planeErr, relayErr error
-		asking.Go(func() { plane, planeErr = o.ask(ctx, o.ControlPlane, node) })
-		asking.Go(func() { relay, relayErr = o.ask(ctx, o.Relay, node) })
+		asking.Go(func() { plane, r.PlaneErr = o.ask(ctx, o.ControlPlane, node) })
+		asking.Go(func() { relay, r.RelayErr = o.ask(ctx, o.Relay, node) })
 		asking.Wait()
-		r.Err = errors.Join(wrap("control plane", planeErr), wrap("relay", relayErr))
-		if r.Err != nil {
+		if r.Err() != nil {
 			return r
 		}
 		r.Resources, r.Differences = len(plane.has), differences(r.Node, plane, relay)
