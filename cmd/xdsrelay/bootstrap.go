@@ -30,11 +30,11 @@ REST, clients cannot ask it, and the bootstrap has the relays only.
 --relay gives the address of a relay, as clients see it. Without it, it is that of the
 listener. The relay must be configured to serve the client: the command looks at no rules.
 
-` + exitCodes("the configuration is not usable"),
+` + localExitCodes("the configuration is not usable"),
 		Example: `  xdsrelay bootstrap envoy --config xdsrelay.yaml --node-id edge-1 --node-cluster edge > envoy.yaml
   xdsrelay bootstrap envoy -c xdsrelay.yaml --node-id edge-1 --relay xdsrelay-1:18100 --relay xdsrelay-2:18100
   xdsrelay bootstrap grpc -c xdsrelay.yaml --node-id checkout --ca-file ca.pem --cert-file c.pem --key-file c.key`,
-		Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args: cobra.MatchAll(arguments(1, 1), cobra.OnlyValidArgs),
 	}
 	file := &source{cmd: cmd}
 	o := bootstrap.Options{Return: 10 * time.Minute}

@@ -36,10 +36,10 @@ as a whole and checks it. It changes nothing. A relay may be using the folder.
 A snapshot is as current as "as of" says. It is older than the file if the control plane
 was away when the relay wrote the file.
 
-` + exitCodes("a file is not usable, or the folder is no cache.dir"),
+` + localExitCodes("a file is not usable, or the folder is no cache.dir"),
 		Example: `  xdsrelay cache inspect /var/lib/xdsrelay
   xdsrelay cache inspect /var/lib/xdsrelay --output json`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments(1, 1),
 	}
 	output := cli.OutputFlag(cmd, "`format` of the result: text or json")
 	cmd.RunE = cli.Action(func(cmd *cobra.Command, args []string) error {

@@ -144,7 +144,7 @@ over all relays. Without --version it is the one that the relays have.
 ` + exitCodes("a client rejects it, or --for is over"),
 		Example: `  xdsrelay wait cds payments --version 42 --share 99%
   xdsrelay wait rds gateway --for 30s`,
-		Args: cobra.ExactArgs(2),
+		Args: arguments(2, 2),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				return typeCompletions(), cobra.ShellCompDirectiveNoFileComp
@@ -260,7 +260,7 @@ that both reject or lack.
 ` + exitCodes("there is a difference, or no such client"),
 		Example: `  xdsrelay diff router~10.0.0.7
   xdsrelay diff router~10.0.0.7 router~10.0.0.8 --type cds`,
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              arguments(1, 2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o := newAskFlags(cmd)
@@ -399,7 +399,7 @@ The bundle has no payloads, tokens and keys. It has names, nodes' IDs, addresses
 
 ` + exitCodes("a relay refused or failed; the bundle has the rest, and errors.txt says what is missing"),
 		Example:           `  xdsrelay collect --admin dns:xdsrelay-headless.infra:19100 bundle.tar.gz`,
-		Args:              cobra.ExactArgs(1),
+		Args:              arguments(1, 1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"gz"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
 	return askAll(cmd, func(ctx context.Context, o *adminFlags, relays *adminclient.Client, args []string) error {

@@ -52,7 +52,7 @@ words of the client status discovery service, and the versions.
   xdsrelay clients --sort lag --type cds
   xdsrelay clients router~10.0.0.7
   xdsrelay clients --gone`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              arguments(0, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o := newAskFlags(cmd)
@@ -241,7 +241,7 @@ a candidate, marked with "?". What was repaired is not shown.
 ` + exitCodes("clients reject something"),
 		Example: `  xdsrelay rejections
   xdsrelay rejections --type cds --output wide`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              arguments(0, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o := newAskFlags(cmd)
@@ -301,7 +301,7 @@ client from it.
 ` + exitCodes("no relay has the client"),
 		Example: `  xdsrelay why router~10.0.0.7 cds payments
   xdsrelay why gateway-1 rds nobody --output json`,
-		Args: cobra.ExactArgs(3),
+		Args: arguments(3, 3),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
 				return typeCompletions(), cobra.ShellCompDirectiveNoFileComp

@@ -52,7 +52,7 @@ where a rule allows it.
   xdsrelay compare istiod:15010 127.0.0.1:18100 --nodes fleet.jsonl --output json
   xdsrelay nodes --admin relay:19100 | xdsrelay compare cp:5678 relay:18100 --nodes -
   xdsrelay compare cp:5678 relay:18100 --nodes fleet/ --type lds --name checkout`,
-		Args:              cobra.ExactArgs(2),
+		Args:              arguments(2, 2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o := &compareFlags{relay: watchFlags{api: apiType{watch.AggregatedDeltaGRPC}}, timeout: 20 * time.Second}

@@ -28,7 +28,7 @@ the flags below, or the default. The result is a configuration, in the form of t
 
 The command shows the names of upstreams[].metadata and hides the values.
 
-` + exitCodes("the configuration is not usable"),
+` + localExitCodes("the configuration is not usable"),
 		Example: `  xdsrelay config print --config xdsrelay.yaml
   diff <(xdsrelay config print -c old.yaml) <(xdsrelay config print -c new.yaml)`,
 		Args: noArguments,
@@ -63,7 +63,7 @@ first line of the file is:
 
 The schema knows keys, types and defaults. "xdsrelay validate" checks everything.
 
-` + exitCodes("the schema cannot be written"),
+` + localExitCodes("the schema cannot be written"),
 		Example: `  xdsrelay config schema > xdsrelay.schema.json`,
 		Args:    noArguments,
 	}

@@ -33,7 +33,7 @@ last error, or the types that it leaves unanswered or refuses. --output json has
 ` + exitCodes("a relay refused or failed, or there is no such upstream"),
 		Example: `  xdsrelay upstreams
   xdsrelay upstreams istiod --output wide`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              arguments(0, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o := newAskFlags(cmd)
@@ -182,7 +182,7 @@ each by name. --output json shows the payload of a single NAME, except those of 
 ` + exitCodes("a relay refused or failed, or none has NAME"),
 		Example: `  xdsrelay resources cds
   xdsrelay resources cds payments --output json`,
-		Args: cobra.MaximumNArgs(2),
+		Args: arguments(0, 2),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				return typeCompletions(), cobra.ShellCompDirectiveNoFileComp

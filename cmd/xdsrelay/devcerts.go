@@ -44,10 +44,10 @@ thrown away: there can be no more certificates later.
 
 DIR is made if it does not exist. The command overwrites nothing.
 
-` + exitCodes("a file exists, or cannot be written"),
+` + localExitCodes("a file exists, or cannot be written"),
 		Example: `  xdsrelay dev-certs certs
   xdsrelay dev-certs certs --host xdsrelay-1 --host 10.0.0.7`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments(1, 1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},

@@ -56,7 +56,7 @@ no part: recorded nodes have no certificates of their own.
 give the names of a certificate instead. Without these flags the client has no
 certificate.
 
-` + exitCodes("the configuration is not usable, a rule fails for a client, the --name is denied, or a client is refused or not readable"),
+` + localExitCodes("the configuration is not usable, a rule fails for a client, the --name is denied, or a client is refused or not readable"),
 		Example: `  xdsrelay explain --config xdsrelay.yaml --node node.yaml
   xdsrelay explain --config xdsrelay.yaml --node node.yaml --type cds --peer spiffe://edge/web
   xdsrelay explain --config xdsrelay.yaml --node node.yaml --type eds --name checkout --output json

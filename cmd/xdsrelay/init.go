@@ -41,7 +41,7 @@ of these names. Clients need certificates then.
 --peer gives the address of another relay, for the time when the control plane is away.
 Relays know each other by the certificates of --certs.
 
-` + exitCodes("the file exists, or the configuration would not be valid"),
+` + localExitCodes("the file exists, or the configuration would not be valid"),
 		Example: `  xdsrelay init --control-plane 127.0.0.1:5678 > xdsrelay.yaml
   xdsrelay init --path resources/ --otherwise share --file xdsrelay.yaml
   xdsrelay init --control-plane cp:5678 --certs certs --cache-dir /var/lib/xdsrelay \

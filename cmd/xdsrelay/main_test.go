@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -152,7 +153,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"validate", "--config", "missing.yaml"}, "error: reading the configuration: open missing.yaml: no such file or directory\nhint: "},
 		{[]string{"version", "--output", "xml"}, "error: invalid argument \"xml\" for \"-o, --output\" flag: expected one of text, json\nhint: see xdsrelay version --help\n"},
 		{[]string{"explain", "--config", valid}, "error: there is no node: expected --node or --nodes\nhint: "},
-		{[]string{"explain", "--config", valid, "--node", node, "--nodes", node}, "error: if any flags in the group [node nodes] are set none of the others can be"},
+		{[]string{"explain", "--config", valid, "--node", node, "--nodes", node}, "error: only one of --node, --nodes can be given, got --node, --nodes\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", "missing.yaml"}, "error: --node: missing.yaml: no such file or directory\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", notNode}, "error: --node: " + notNode + ":1:1: unknown field \"name\"\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", two}, "error: --node: " + two + ":3: there is more than one node\nhint: --nodes takes a fleet"},
@@ -164,7 +165,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"explain", "--config", valid, "--node", node, "--peer", "web"}, "error: --peer: expected spiffe://…, got \"web\"\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", node, "--peer-cert", "missing.pem"}, "error: --peer-cert: open missing.pem: no such file or directory\nhint: "},
 		{[]string{"explain", "--config", valid, "--node", node, "--peer-cert", node}, "error: --peer-cert: " + node + " has no certificate in PEM form\nhint: "},
-		{[]string{"explain", "--config", valid, "--node", node, "--peer-cert", node, "--peer-dns", "x"}, "error: if any flags in the group [peer-cert peer-dns] are set none of the others can be"},
+		{[]string{"explain", "--config", valid, "--node", node, "--peer-cert", node, "--peer-dns", "x"}, "error: only one of --peer-cert, --peer-dns can be given, got --peer-cert, --peer-dns\nhint: "},
 		{[]string{"explain", "--config", valid, "--nodes", empty}, empty + ": no node files in this folder: expected .yaml, .yml, .json, .jsonl, .ndjson\nerror: there is no node\nhint: "},
 		{[]string{"explain", "--config", "-", "--node", "-"}, "error: both the configuration and the nodes are to come from standard input\n"},
 		{[]string{"validate", "--config", valid, "-c", valid}, "expected one file, got " + valid + " before\n"},
@@ -172,7 +173,9 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"release", "5m"}, "error: xdsrelay release takes no argument, got \"5m\"\n"},
 		{[]string{"hold", "--for", "5"}, "for \"--for\" flag: expected a duration such as 30s, 5ms or 1h30m, got \"5\""},
 		{[]string{"hold", "--for", "-5m"}, "for \"--for\" flag: expected a duration that is not negative, got \"-5m\""},
-		{[]string{"watch"}, "error: accepts 1 arg(s), received 0\nhint: see xdsrelay watch --help\n"},
+		{[]string{"watch"}, "error: expected xdsrelay watch ADDRESS --type TYPE… [--name NAME…], got 0 arguments\nhint: see xdsrelay watch --help\n"},
+		{[]string{"dev-certs"}, "error: expected xdsrelay dev-certs DIR, got 0 arguments\nhint: see xdsrelay dev-certs --help\n"},
+		{[]string{"init", "--peer", "x:1"}, "error: --peer, --peers-listen must all be given, or none: missing --peers-listen\nhint: "},
 		{[]string{"watch", "localhost", "--type", "cds"}, "error: expected host:port, got \"localhost\"\nhint: "},
 		{[]string{"watch", "localhost:1"}, "error: there is no type to watch\nhint: "},
 		{[]string{"watch", "localhost:1", "--type", "clusters"}, "error: unknown type \"clusters\": expected a type URL or one of lds"},
@@ -186,7 +189,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"watch", "localhost:1", "-t", "example.com/T", "--api-type", "delta_grpc"}, "error: example.com/T cannot be asked for: there is no incremental per-type service for it\nhint: "},
 		{[]string{"watch", "unix:/x", "-t", "cds", "--api-type", "REST"}, "error: expected host:port with REST, got \"unix:/x\"\nhint: "},
 		{[]string{"watch", "http://localhost:1", "-t", "cds", "--api-type", "REST"}, "error: expected host:port with REST, got \"http://localhost:1\"\nhint: "},
-		{[]string{"watch", "localhost:1", "-t", "cds", "--cert-file", "x"}, "error: if any flags in the group [cert-file key-file] are set they must all be set"},
+		{[]string{"watch", "localhost:1", "-t", "cds", "--cert-file", "x"}, "error: --cert-file, --key-file must all be given, or none: missing --key-file\nhint: "},
 		{[]string{"watch", "localhost:1", "-t", "cds", "--ca-file", "missing.pem"}, "missing.pem"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
@@ -208,10 +211,14 @@ func TestExitCodes(t *testing.T) {
 	}
 	for _, command := range []string{"", "serve", "validate", "explain", "watch", "cache inspect", "config print", "config schema", "init", "bootstrap", "compare", "dev-certs", "held", "hold", "release", "rollback"} {
 		got := xdsrelay(t, append(strings.Fields(command), "--help")...)
-		for _, want := range []string{"Exit codes:\n  0  well\n  1  ", "\n  2  the command line is wrong, or names", "\n  3  a relay cannot be reached\n"} {
+		for _, want := range []string{"Exit codes:\n  0  well\n  1  ", "\n  2  the command line is wrong, or names"} {
 			if !strings.Contains(got.stdout, want) {
 				t.Errorf("help of %s has no %q", command, want)
 			}
+		}
+		reaches := slices.Contains([]string{"", "watch", "compare", "held", "hold", "release", "rollback"}, command)
+		if strings.Contains(got.stdout, "\n  3  a relay cannot be reached\n") != reaches {
+			t.Errorf("help of %s: whether it reaches a relay, want %t", command, reaches)
 		}
 	}
 }

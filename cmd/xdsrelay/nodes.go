@@ -26,7 +26,7 @@ The file has all that clients say of themselves, also their metadata.
 ` + exitCodes("a relay refused or failed"),
 		Example: `  xdsrelay nodes --admin dns:xdsrelay-headless.infra:19100 fleet.jsonl
   xdsrelay explain --config new.yaml --nodes fleet.jsonl`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              arguments(0, 1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"jsonl"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
 	return askAll(cmd, func(ctx context.Context, o *adminFlags, relays *adminclient.Client, args []string) (err error) {

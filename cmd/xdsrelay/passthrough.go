@@ -36,7 +36,7 @@ It lasts until the relay restarts. The key passthrough of the configuration keep
   xdsrelay passthrough on --type eds
   xdsrelay passthrough off --yes`,
 		ValidArgs: []string{"on", "off"},
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args:      cobra.MatchAll(arguments(1, 1), cobra.OnlyValidArgs),
 	}
 	o := newActFlags(cmd)
 	o.last(true)

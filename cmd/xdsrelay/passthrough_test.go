@@ -24,7 +24,7 @@ func TestPassthrough(t *testing.T) {
 	}{
 		{[]string{"on"}, cli.ExitUsage, "", "--yes"},
 		{[]string{"up"}, cli.ExitUsage, "", "invalid argument"},
-		{nil, cli.ExitUsage, "", "accepts 1 arg"},
+		{nil, cli.ExitUsage, "", "expected xdsrelay passthrough on|off, got 0 arguments"},
 		{[]string{"off", "--yes"}, cli.ExitFailure, "no client is served 1:1", "xdsrelay status shows"},
 		{[]string{"on", "--yes", "--upstream", "b"}, cli.ExitFailure, `there is no upstream "b"`, "1 of 1 relays failed"},
 		{[]string{"on", "--yes", "--upstream", "a"}, 0, "1 client stream connects again, and each opens one", "1 client stream would each open a stream"},

@@ -37,7 +37,7 @@ held, as after "hold". "xdsrelay held" shows the difference, "xdsrelay release" 
   xdsrelay rollback 5m --yes
   xdsrelay rollback 5m --admin 10.0.0.1:19100,10.0.0.2:19100 --upstream istiod --type rds
   xdsrelay rollback 41 --upstream istiod --scope 'cluster="shop"'`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              arguments(0, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o := newActFlags(cmd)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -39,8 +40,22 @@ down, the relay serves the fleet from its cache.
 
 // exitCodes ends the help of a command. They are the same for all; failures says what 1 is about.
 func exitCodes(failures string) string {
-	return "Exit codes:\n  0  well\n  1  " + failures +
-		"\n  2  the command line is wrong, or names a file that cannot be read\n  3  a relay cannot be reached"
+	return localExitCodes(failures) + "\n  3  a relay cannot be reached"
+}
+
+// localExitCodes is for commands that reach no relay.
+func localExitCodes(failures string) string {
+	return "Exit codes:\n  0  well\n  1  " + failures + "\n  2  the command line is wrong, or names a file that cannot be read"
+}
+
+// arguments is for commands that take a number of arguments.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("expected %s, got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), plural(len(args), "argument"))
+		}
+		return nil
+	}
 }
 
 // noArguments is for commands that take flags only.

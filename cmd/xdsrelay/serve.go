@@ -36,7 +36,7 @@ and the log has the reasons. Some keys need a restart: see docs/operating.md.
 The flags below override the environment (XDSRELAY_SERVER_LISTEN for server.listen
 and so on). The environment overrides the file.
 
-` + exitCodes("the configuration or a file that it names is not usable, an address is in use, or the relay failed") + `
+` + localExitCodes("the configuration or a file that it names is not usable, an address is in use, or the relay failed") + `
 
 A process manager may start the relay again after 1: somebody may have repaired the
 file. After 2 it need not (systemd: RestartPreventExitStatus=2). A systemd service of

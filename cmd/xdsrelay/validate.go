@@ -35,7 +35,7 @@ reach. They do not make a configuration invalid, unless --strict is given.
 
 A file is a configuration of its own. With --output json there is an object for each.
 
-` + exitCodes("a problem, a failed test, or with --strict a warning"),
+` + localExitCodes("a problem, a failed test, or with --strict a warning"),
 		Example: `  xdsrelay validate xdsrelay.yaml
   xdsrelay validate --files=false --output json edge.yaml core.yaml
   helm template . | xdsrelay validate -`,

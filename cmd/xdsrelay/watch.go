@@ -68,7 +68,7 @@ declares sensitive. It shows the contents of unknown types as base64.
   curl -s localhost:9901/config_dump | xdsrelay watch 127.0.0.1:18100 --type lds --node -
   xdsrelay watch 127.0.0.1:18100 --type lds --once --payload --output json
   xdsrelay watch 127.0.0.1:18100 --type cds --api-type AGGREGATED_GRPC`,
-		Args:              cobra.ExactArgs(1),
+		Args:              arguments(1, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	o := watchFlags{api: apiType{watch.AggregatedDeltaGRPC}}

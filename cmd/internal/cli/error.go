@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,8 +39,22 @@ func asError(cmd *cobra.Command, err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
+	if is := together.FindStringSubmatch(err.Error()); is != nil {
+		err = fmt.Errorf("%s must all be given, or none: missing %s", flagList(is[1]), flagList(is[2]))
+	} else if is := apart.FindStringSubmatch(err.Error()); is != nil {
+		err = fmt.Errorf("only one of %s can be given, got %s", flagList(is[1]), flagList(is[2]))
+	}
 	return &Error{Code: ExitUsage, Err: err, Hint: "see " + cmd.CommandPath() + " --help"}
 }
+
+// The words of cobra for groups of flags.
+var (
+	together = regexp.MustCompile(`^if any flags in the group \[(.*)\] are set they must all be set; missing \[(.*)\]$`)
+	apart    = regexp.MustCompile(`^if any flags in the group \[(.*)\] are set none of the others can be; \[(.*)\] were all set$`)
+)
+
+// flagList names flags as the command line has them.
+func flagList(names string) string { return "--" + strings.ReplaceAll(names, " ", ", --") }
 
 // Action makes a command's function. It converts errors that are not an Error to one with
 // ExitFailure.
