@@ -104,7 +104,7 @@ func (v *validation) check(file *source) error {
 	cfg, err := file.load()
 	if err == nil && v.files {
 		if err = cfg.CheckFiles(); err != nil {
-			hint = "--files=false leaves out the files, for a configuration of another machine"
+			hint = "--files=false leaves out the files, for a configuration of another machine; relative names follow the working directory"
 		}
 	}
 	var results []config.TestResult

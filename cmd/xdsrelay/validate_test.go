@@ -77,7 +77,7 @@ hint: HINT
 hint: HINT
 `},
 		{"files", withFiles, nil, cli.ExitFailure, "", `FILE:5:20: upstreams[0].tls.ca_file: reading /does/not/exist.pem: no such file or directory
-hint: --files=false leaves out the files, for a configuration of another machine; the tests of the rules were not run
+hint: --files=false leaves out the files, for a configuration of another machine; relative names follow the working directory; the tests of the rules were not run
 `},
 		{"without files", withFiles, []string{"--files=false"}, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100\n" + secretsDenied, ""},
 		{"ACC-5 verify", withVerify, nil, 0, "FILE: valid, 1 upstream, listening on 127.0.0.1:18100, 1 verify rule\n" + secretsDenied, ""},
