@@ -90,7 +90,13 @@ func (r *router) compare(s *session, p *plan, d *rules.Decision, node string, be
 	}
 	// Outside of the lock: nodes may be large.
 	fields := p.rules.Unmentioned(d.Rule, s.comparison.node, d.Client)
-	if len(fields) > 0 && s.comparison.add(p, fields) {
+	if len(fields) == 0 {
+		return
+	}
+	if to := p.planes[s.key.plane]; to != nil && r.hub.configOf(to).Path != "" {
+		return // files are the same for each node
+	}
+	if s.comparison.add(p, fields) {
 		r.decided.differing(s.key, d.Rule, fields)
 	}
 }

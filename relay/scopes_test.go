@@ -73,6 +73,20 @@ func (r *ruledRouter) counters(t *testing.T, want string) {
 	}
 }
 
+// AGG-3: files are the same for each node, so it does not matter in what clients differ.
+func TestComparisonOfFiles_AGG3(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuledRouter(t)
+		r.hub.planes["plane"].config.Path = "resources"
+		r.reload(t, rules.Share)
+		r.join(t, &corev3.Node{Id: "a", Cluster: "web"})
+		r.join(t, &corev3.Node{Id: "b", Cluster: "other"})
+		if r.hub.all()[0].comparison.differs(r.now.Load()) || r.log.Len() > 0 {
+			t.Errorf("a warning about files:\n%s", r.log)
+		}
+	})
+}
+
 // AGG-3: each stream is compared once with the node that went upstream. The comparison begins
 // anew with other rules.
 func TestComparison_AGG3_AGG5(t *testing.T) {
