@@ -14,6 +14,7 @@ LDFLAGS := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 FLAGS := -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)'
 
 BIN ?= bin/xdsrelay
+PROGRAM ?= ./cmd/xdsrelay
 
 # What the targets below look at, and how long each fuzz target runs.
 PACKAGES ?= ./...
@@ -40,7 +41,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/xdsrelay
-	CGO_ENABLED=0 go build $(FLAGS) -o $(BIN) ./cmd/xdsrelay
+	CGO_ENABLED=0 go build $(FLAGS) -o $(BIN) $(PROGRAM)
 
 .PHONY: demo
 demo: ## run a control plane, a relay and clients on this machine

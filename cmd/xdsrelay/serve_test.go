@@ -301,7 +301,7 @@ func TestQuickStart(t *testing.T) {
 			break
 		}
 		line, _, _ = strings.Cut(line, "#")
-		if rest, is := strings.CutPrefix(line, "bin/xdsrelay "); is {
+		if rest, is := strings.CutPrefix(line, "./xdsrelay "); is {
 			commands = append(commands, strings.Fields(strings.TrimSuffix(strings.TrimSpace(rest), "&")))
 		}
 	}

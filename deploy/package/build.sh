@@ -36,7 +36,10 @@ for arch in $arches; do
 	to=$stage/$name
 	mkdir "$to"
 	GOOS=linux GOARCH=$arch make --no-print-directory build VERSION="$version" BIN="$to/xdsrelay"
+	GOOS=linux GOARCH=$arch make --no-print-directory build VERSION="$version" BIN="$to/xdsrelay-demo" PROGRAM=./cmd/xdsrelay-demo
 	cp -r LICENSE README.md CHANGELOG.md examples deploy/systemd/xdsrelay.service "$stage/completions" "$to"
+	mkdir "$to/prometheus"
+	cp deploy/prometheus/rules.yaml "$to/prometheus"
 	archive -C "$stage" -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
 	tool cyclonedx-gomod bin -json -std -noserial -notimestamp -version "$version" -output "$out/$name.cdx.json" "$to/xdsrelay"
 	ARCH=$arch DEB_VERSION=$number STAGE=$to COMPLETIONS=$stage/completions \

@@ -45,6 +45,8 @@ size=$(stat -c %s "$folder/xdsrelay")
 ((size <= 45000000)) || fail "the program has $size bytes, want 45,000,000 at most"
 "$folder/xdsrelay" version
 "$folder/xdsrelay" validate --config "$folder/examples/minimal.yaml"
+"$folder/xdsrelay-demo" --clients 1 --duration 1s >"$tmp/demo.log" 2>&1 || { cat "$tmp/demo.log" >&2; fail "the demo of the archive fails"; }
+cmp deploy/prometheus/rules.yaml "$folder/prometheus/rules.yaml"
 
 echo "== Debian package"
 root=$tmp/root
@@ -55,6 +57,7 @@ without dpkg "the Debian package" || unprivileged "the Debian package" || {
 	into --install dist/xdsrelay_*_"$arch".deb
 	into --status xdsrelay | grep -x 'Status: install ok installed'
 	"$root/usr/bin/xdsrelay" validate --config "$root/etc/xdsrelay/xdsrelay.yaml"
+	cmp deploy/prometheus/rules.yaml "$root/usr/share/xdsrelay/prometheus/rules.yaml"
 	without systemd-sysusers "the user of the Debian package" || grep '^xdsrelay:' "$root/etc/passwd" || fail "the package made no user"
 	echo "# changed" >>"$root/etc/xdsrelay/xdsrelay.yaml"
 }
