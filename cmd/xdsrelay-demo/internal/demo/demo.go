@@ -54,7 +54,7 @@ func Run(ctx context.Context, options Options) (*Summary, error) {
 	asked := options.Clients
 	options.Clients = affordable(asked, options.ClientsPerConnection, limit)
 
-	d := &demo{options: options, began: time.Now(), plane: gocontrolplane.New(clusterType, endpointType), news: make(chan struct{}, 1)}
+	d := &demo{options: options, began: time.Now(), plane: gocontrolplane.New(), news: make(chan struct{}, 1)}
 	d.world = &world{plane: d.plane, published: &published{}}
 	if options.Clients < asked {
 		d.say("the limit of %s open files allows for %s clients, not %s", count(int(limit)), count(options.Clients), count(asked))
