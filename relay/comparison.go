@@ -88,15 +88,12 @@ func (r *router) compare(s *session, p *plan, d *rules.Decision, node string, be
 	if !s.comparison.join(&r.now, p, d, node, began) {
 		return
 	}
-	// Outside of the lock: nodes may be large.
-	fields := p.rules.Unmentioned(d.Rule, s.comparison.node, d.Client)
-	if len(fields) == 0 {
-		return
-	}
-	if to := p.planes[s.key.plane]; to != nil && r.hub.configOf(to).Path != "" {
+	if to := p.planes[s.key.plane]; to != nil && to.outages == nil {
 		return // files are the same for each node
 	}
-	if s.comparison.add(p, fields) {
+	// Outside of the lock: nodes may be large.
+	fields := p.rules.Unmentioned(d.Rule, s.comparison.node, d.Client)
+	if len(fields) > 0 && s.comparison.add(p, fields) {
 		r.decided.differing(s.key, d.Rule, fields)
 	}
 }

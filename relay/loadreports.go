@@ -134,11 +134,11 @@ func (r *reporter) Close() {
 	r.routes.Close()
 }
 
-// configOf is what a plane is configured as now. It is no value: that would be most of the stack of a stream that asks.
-func (h *hub) configOf(p *plane) *config.Upstream {
+// configOf is what a plane is configured as now.
+func (h *hub) configOf(p *plane) config.Upstream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return new(p.config)
+	return p.config
 }
 
 // loadsOf makes the scope for the load reports of a session; nil for what the relay resolves by

@@ -77,7 +77,8 @@ func (r *ruledRouter) counters(t *testing.T, want string) {
 func TestComparisonOfFiles_AGG3(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuledRouter(t)
-		r.hub.planes["plane"].config.Path = "resources"
+		plane := r.hub.planes["plane"]
+		plane.config.Path, plane.outages = "resources", nil // as of newPlane
 		r.reload(t, rules.Share)
 		r.join(t, &corev3.Node{Id: "a", Cluster: "web"})
 		r.join(t, &corev3.Node{Id: "b", Cluster: "other"})
