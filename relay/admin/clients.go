@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -48,8 +47,7 @@ func (p *Pages) clients(w http.ResponseWriter, q query) error {
 	})
 	if limit > 0 && uint64(len(found)) > limit {
 		found = found[:limit]
-		q.Set("after", strconv.FormatUint(found[limit-1].ID, 10))
-		w.Header().Set("Link", fmt.Sprintf(`<?%s>; rel="next"`, q.Encode()))
+		q.goesOn(w, strconv.FormatUint(found[limit-1].ID, 10))
 	}
 	ok(w, append([]downstream.Status{}, found...))
 	return nil

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,12 @@ import (
 
 // query is what a request asks of a page.
 type query struct{ url.Values }
+
+// goesOn has the header Link lead to the next page, which is what comes after the last element of this one.
+func (q query) goesOn(w http.ResponseWriter, last string) {
+	q.Set("after", last)
+	w.Header().Set("Link", fmt.Sprintf(`<?%s>; rel="next"`, q.Encode()))
+}
 
 // selectors are the parameters of pages about what commands select.
 var selectors = []string{"upstream", "scope", "type"}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -138,8 +137,7 @@ func (p *Pages) resources(w http.ResponseWriter, q query) error {
 		var page []*Resource
 		for r := range all {
 			if uint64(len(page)) == limit {
-				q.Set("after", page[limit-1].Place.cursor())
-				w.Header().Set("Link", fmt.Sprintf(`<?%s>; rel="next"`, q.Encode()))
+				q.goesOn(w, page[limit-1].Place.cursor())
 				break
 			}
 			page = append(page, r)
