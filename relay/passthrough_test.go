@@ -108,21 +108,30 @@ type said struct {
 	end       error
 }
 
-// play has a client send requests, each after the answers to those before, end its side, and read to the end.
-func play(t *testing.T, address, method string, requests []wire.Raw, answers [][]wire.Raw) (got said) {
+// openRaw opens a client's stream, of bytes, for as long as the test patiently waits.
+func openRaw(t *testing.T, address, method string) grpc.ClientStream {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec()), grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	t.Cleanup(func() {
+		cancel()
+		_ = conn.Close()
+	})
 	g, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return g
+}
+
+// play has a client send requests, each after the answers to those before, end its side, and read to the end.
+func play(t *testing.T, address, method string, requests []wire.Raw, answers [][]wire.Raw) (got said) {
+	t.Helper()
+	g := openRaw(t, address, method)
 	receive := func() bool {
 		var m wire.Raw
 		if err := g.RecvMsg(&m); err != nil {
@@ -547,17 +556,7 @@ func TestPassthrough_ReloadOfRules_ACC2_ACC5(t *testing.T) {
 			cfg := configOf(upstreamAt("a", plane.address))
 			cfg.Passthrough = []config.PassRule{{}}
 			r := run(t, cfg)
-			conn, err := grpc.NewClient(r.xds, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec())))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			g, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := openRaw(t, r.xds, method)
 			var m wire.Raw
 			if err := errors.Join(g.SendMsg(asking(t, "n", "a")), g.RecvMsg(&m)); err != nil {
 				t.Fatal(err)

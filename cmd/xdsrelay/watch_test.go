@@ -159,21 +159,7 @@ func TestWatchTLS(t *testing.T) {
 	if got := xdsrelay(t, args...); got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, "hint: the server's certificate is for another name") {
 		t.Errorf("without the server's name: %+v", got)
 	}
-	for why, tt := range map[string]struct {
-		ca   string
-		more []string
-		hint string
-	}{
-		"an unknown CA":  {dir.PutCA("other", pki.NewAuthority(t, "other")), []string{"--cert-file", cert, "--key-file", key}, "hint: give the CA of the server's certificate with --ca-file\n"},
-		"no certificate": {dir.PutCA("ca", ca), nil, "give one with --cert-file and --key-file\n"},
-	} {
-		all := append(args[:len(args)-6:len(args)-6], append([]string{"--server-name", "xds.example.com", "--ca-file", tt.ca}, tt.more...)...)
-		holds(t, func() bool { // a server may close before this end has written all: then there is no reason
-			got := xdsrelay(t, all...)
-			t.Logf("%s: %+v", why, got)
-			return got.code == cli.ExitUnreachable && strings.Contains(got.stderr, tt.hint)
-		})
-	}
+	hintsAtTLSFlags(t, args, dir.PutCA("other", pki.NewAuthority(t, "other")))
 	const add, leave = "hint: the server seems to have TLS: add --tls", "hint: the server has no TLS: leave out --tls"
 	if got := xdsrelay(t, args[:5]...); got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, add) {
 		t.Errorf("without TLS: %+v", got)

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,15 +90,22 @@ func TestWatchOverHTTPS(t *testing.T) {
 	if got := xdsrelay(t, args...); got.code != cli.ExitUnreachable || !strings.Contains(got.stderr, "hint: the server's certificate is for another name") {
 		t.Errorf("without the server's name: %+v", got)
 	}
+	hintsAtTLSFlags(t, args, dir.PutCA("other", pki.NewAuthority(t, "other")))
+}
+
+// hintsAtTLSFlags holds the hints of a handshake that lacks a CA or a certificate. args end with --ca-file, --cert-file and
+// --key-file; other is a CA that the server's certificate is not of.
+func hintsAtTLSFlags(t *testing.T, args []string, other string) {
+	t.Helper()
+	first, own := args[:len(args)-6:len(args)-6], args[len(args)-6:]
 	for why, tt := range map[string]struct {
-		ca   string
-		more []string
-		hint string
+		flags []string
+		hint  string
 	}{
-		"an unknown CA":  {dir.PutCA("other", pki.NewAuthority(t, "other")), []string{"--cert-file", cert, "--key-file", key}, "hint: give the CA of the server's certificate with --ca-file\n"},
-		"no certificate": {dir.PutCA("ca", ca), nil, "give one with --cert-file and --key-file\n"},
+		"an unknown CA":  {append([]string{own[0], other}, own[2:]...), "hint: give the CA of the server's certificate with --ca-file\n"},
+		"no certificate": {own[:2], "give one with --cert-file and --key-file\n"},
 	} {
-		all := append(args[:len(args)-6:len(args)-6], append([]string{"--server-name", "xds.example.com", "--ca-file", tt.ca}, tt.more...)...)
+		all := slices.Concat(first, []string{"--server-name", "xds.example.com"}, tt.flags)
 		holds(t, func() bool { // a server may close before this end has written all: then there is no reason
 			got := xdsrelay(t, all...)
 			t.Logf("%s: %+v", why, got)
